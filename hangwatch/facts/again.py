@@ -101,12 +101,14 @@ def loop_in_its_step(view: RankView) -> LoopFacts | None:
 
     That line is a trainer's call, where the loop over the batches is in a package.
     """
-    loop = view.now.loop
-    if loop is None or loop.outer:
-        return loop
-    if view.loader is None or view.loader.where is None:
+    loop, drawn = view.now.loop, view.loader.where if view.loader is not None else None
+    if loop is None or drawn is None:
+        return loop if loop is not None and loop.outer else None
+    if (loop.where.file, loop.where.line) == (drawn.file, drawn.line):
         return None
-    own, drawn = (loop.where.file, name_of(loop.where.function)), view.loader.where
+    if loop.outer:
+        return loop
+    own = (loop.where.file, name_of(loop.where.function))
     stack = view.evidence.main_stack
     depth = next((n for n, each in enumerate(stack) if (each.file, name_of(each.function)) == own), len(stack))
     return loop if any((each.file, each.line) == (drawn.file, drawn.line) for each in stack[depth + 1 :]) else None

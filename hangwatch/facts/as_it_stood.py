@@ -109,13 +109,19 @@ def _completed(case: Case, view: RankView, head: GroupHead, issued: int) -> int:
     frames, _, _ = frames_at_end(view)
     behind = "nccl" in head.backend or in_the_engine(frames) or not frames
     if head.completed >= 0 and behind:
-        return head.completed
+        return max(head.completed, _of_steps_before(view, head))
     waited = [call for call in case.ledger.open_calls(view.rank) if call.group == head.name]
     if waited and view.now.doing is Doing.WORK_WAIT:
         return max(head.completed, min(call.seq for call in waited) - 1, 0)
     last = case.ledger.call(view.rank, head.name, issued)
     elsewhere = bool(frames) and last is not None and bool(last.frames) and path(last.frames) != path(frames)
     return max(head.completed, issued if elsewhere else issued - 1, 0)
+
+
+def _of_steps_before(view: RankView, head: GroupHead) -> int:
+    """What it had issued as its last step began. A backward ends with its gradients, where no device runs behind."""
+    steps = view.reading.steps if view.reading is not None and "nccl" not in head.backend else ()
+    return min(steps[-1].issued.get(head.name, 0), head.issued) if steps else 0
 
 
 def _stacks(case: Case, view: RankView) -> tuple[ThreadStack, ...]:

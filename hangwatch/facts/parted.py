@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hangwatch.facts.call_site import Path, comes_before, path, whole_path
+from hangwatch import words
+from hangwatch.facts.call_site import Path, comes_before, path, site, whole_path
+from hangwatch.facts.call_sites import HABIT, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.mismatches import Mismatch, both_ways, common_call, mispaired
 from hangwatch.facts.skip_paths import ways_to
 from hangwatch.model import Bypass, Collective, Frame, LoopFacts
+from hangwatch.ranks.sides import odd_of
 from hangwatch.stacks.frames import name_of, origin
 
 Ranks = tuple[int, ...]
@@ -103,6 +106,25 @@ def ended_by_itself(case: Case, found: Parted) -> bool:
         return False
     turns = _since_it_began(case, found, loop)
     return turns is not None and path(found.call.frames) in turns
+
+
+def strayed(case: Case, found: Parted) -> tuple[Ranks, str]:
+    """The fewer ranks; of two halves the one whose number of turns is unlike that of all steps before, and a sentence.
+
+    Both halves, and "", where nothing tells.
+    """
+    place, sites = site(found.call), sites_of(case)
+    now = case.ledger.step_of(found.made[0], found.call)
+    odd = odd_of(found.made, found.without)
+    if len(found.made) != len(found.without) or place is None or now is None:
+        return odd, ""
+    sides = {side: sites.by_step(side[0]) for side in (found.made, found.without)}
+    earlier = (places for steps in sides.values() for step, places in steps.items() if step < now)
+    usual = [count for places in earlier if (count := places.count(place))]
+    unlike = [side for side, steps in sides.items() if steps.get(now, []).count(place) not in usual]
+    if len(usual) < HABIT or len(set(usual)) > 1 or len(unlike) != 1:
+        return odd, ""
+    return unlike[0], f"in every earlier step with that call, both sides had made it {words.plural(usual[0], 'time')}"
 
 
 def _is_in(around: tuple[Frame, ...], loop: LoopFacts | None) -> bool:

@@ -20,7 +20,7 @@ from hangwatch.facts.case import Case, once
 from hangwatch.facts.rhythms import keep_own_intervals
 from hangwatch.facts.skip_paths import only_by_a_check, only_by_an_error, past_by_an_error, ways_past
 from hangwatch.facts.updates import keep_own_paces
-from hangwatch.facts.usual_counts import agree, by_habit, by_majority, like
+from hangwatch.facts.usual_counts import agree, by_habit, by_majority, by_repetition, comes_and_goes, like
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Divergence, StepName
 from hangwatch.ranks.sides import by_value, spread
@@ -195,11 +195,13 @@ def _judged(case: Case, divergence: Divergence) -> Parting:
         by_sites, call, ways = _by_sites(case, divergence, few[0], many[0])
         places = tuple(_surplus(case, divergence, few[0], many[0]))
     majority = by_majority(case, divergence, few, many)
-    others = (
-        by_habit(case, divergence, few, many),
-        _by_place(case, divergence, few, by_sites, call) if not _several_turns(case, divergence) else None,
-    )
-    told = tuple(witness for witness in (majority, *others) if witness is not None)
+    habit = by_habit(case, divergence, few, many)
+    repeated = by_repetition(case, divergence, few, many) if habit is None else None
+    place = _by_place(case, divergence, few, by_sites, call) if not _several_turns(case, divergence) else None
+    halves = majority is None and habit is None
+    if place is not None and place.agrees and (repeated or (halves and comes_and_goes(case, divergence, few, places))):
+        place = None  # a call that comes now and then is known, whether it was due or not
+    told = tuple(witness for witness in (majority, habit, repeated, place) if witness is not None)
     found = Parting(divergence, Left.UNKNOWN, (), told, call, ways, places)
     if told == (majority,) and len(many) < len(few) and not places and _both_usual(case, divergence, few, many):
         return found

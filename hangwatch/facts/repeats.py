@@ -14,15 +14,14 @@ from hangwatch.stacks.frames import origin, user_frame
 
 
 def repeated(case: Case, found: Parting, rank: int) -> str:
-    """What `rank` called too often in that step, where all of it comes from lines that others use as well; else ""."""
+    """What `rank` called too often in that step, where all of it comes from a line that others use too; else ""."""
     counts, sites = found.divergence.counts, sites_of(case)
     other = min(counts, key=lambda each: counts[each])
     mine, theirs = (sites.inside(each, found.divergence.group, found.divergence.step) for each in (rank, other))
     if theirs is None or mine is None or not found.divergence.exact:
         return ""
     surplus = _by_line(mine[0]) - _by_line(theirs[0])
-    known = _by_line(theirs[0]).keys() | _by_line(Counter(theirs[1])).keys()
-    alike = surplus.total() == counts[rank] - counts[other] and surplus.keys() <= known
+    alike = surplus.total() == counts[rank] - counts[other] and surplus.keys() <= _by_line(theirs[0]).keys()
     if len(surplus) != 1 or not alike or _by_a_way_of_its_own(case, found.divergence, rank, other):
         return ""
     return sites.named(rank, *next(iter(surplus.items())))

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from hangwatch import words
-from hangwatch.facts.call_sites import HABIT
+from hangwatch.facts.call_site import Site
+from hangwatch.facts.call_sites import HABIT, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Divergence
@@ -51,6 +52,36 @@ def by_habit(case: Case, divergence: Divergence, few: tuple[int, ...], many: tup
     if not remembered and _began_otherwise(case, divergence, ranks, usual):
         when += f" (the first {WARM_UP} apart)"
     return Witness(Kind.HABIT, f"{case.name(ranks)} issued {count} in {when}", agrees=skipped)
+
+
+def by_repetition(case: Case, divergence: Divergence, few: tuple[int, ...], many: tuple[int, ...]) -> Witness | None:
+    """What was due in that step where the numbers of the steps before repeat: every few steps, or in every epoch."""
+    found = {_due(case, divergence, rank) for rank in spread((*few, *many))}
+    interval, due = found.pop() if len(found) == 1 else (0, 0)
+    fewest, most = divergence.counts[few[0]], divergence.counts[many[0]]
+    if not interval or due not in (fewest, most):
+        return None
+    were = words.verb(due, "was", "were")
+    text = f"the numbers of all steps before repeat every {words.plural(interval, 'step')}, and {due} {were} due"
+    return Witness(Kind.HABIT, text, agrees=due == most)
+
+
+def _due(case: Case, divergence: Divergence, rank: int) -> tuple[int, int]:
+    """After how many steps the numbers of `rank` repeat, and the one that was due; (0, 0) where they do not.
+
+    One that is unlike most others has come again, a whole interval long or at the same batches of two epochs: of
+    numbers that are all alike, or of a few that happen to be, nothing could be told.
+    """
+    steps = _settled(list(_before(case.ledger.steps(rank), divergence)))
+    counts = [step.counts.get(divergence.group, 0) for step in steps]
+    usual = max(set(counts), key=counts.count, default=0)
+    last = [step.batch for step in steps if divergence.epoch and step.epoch == divergence.epoch - 1]
+    epoch = 1 + max((batch for batch in last if batch is not None), default=0)
+    for interval in sorted({*range(2, len(counts) // 2 + 1), epoch} - {1}):
+        pairs = list(zip(counts, counts[interval:], strict=False))
+        if all(one == other for one, other in pairs) and any(other != usual for _, other in pairs):
+            return interval, counts[-interval]
+    return 0, 0
 
 
 def _recorded(case: Case, divergence: Divergence, ranks: tuple[int, ...]) -> str:
@@ -99,3 +130,15 @@ def _before(steps: Sequence[Step], divergence: Divergence) -> Iterator[Step]:
         if here or (not named and step.step >= divergence.step):
             return
         yield step
+
+
+def comes_and_goes(case: Case, divergence: Divergence, ranks: tuple[int, ...], places: Iterable[Site]) -> bool:
+    """In some of their earlier steps `ranks` called from there, and in some they did not."""
+    wanted = set(places)
+    before = (
+        not wanted.isdisjoint(made)
+        for rank in spread(ranks)
+        for step, made in sites_of(case).by_step(rank).items()
+        if step < divergence.step
+    )
+    return len(set(before)) > 1

@@ -1,4 +1,4 @@
-"""The sentence for ranks that left their loop after fewer turns than the others, for each cause that may be why."""
+"""What several rules say of loops: how they end, and of ranks that made fewer turns, for each cause that may be why."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from hangwatch.facts.batches import now_at
 from hangwatch.facts.case import Case
 from hangwatch.facts.turns import FewerTurns, drew_alike, fewer_turns, standing
 from hangwatch.facts.ways_out import likely_way, tries_again_at, ways_out
-from hangwatch.model import Certainty, Status, StepName
+from hangwatch.model import Certainty, LoopFacts, Status, StepName
 from hangwatch.rules.finding import Finding
 
 _WITHOUT_LOADER = (
     "let all ranks make as many turns: agree on their number first (all_reduce of it, op=dist.ReduceOp.MIN), or vote in"
     " each turn whether all go on"
 )
+_NO_RETRY = "never repeat a step on one rank alone once it has communicated: let all ranks vote on a retry"
 
 
 def left_after_fewer_turns(case: Case, cause: str, *, of_few: bool = False) -> Finding | None:
@@ -101,3 +102,22 @@ def _counted(case: Case, short: FewerTurns, rank: int) -> str:
     count = short.made.get(rank, short.begun[rank])
     made = rank in short.made and case.ranks[rank].steps_end
     return f"rank {rank} {'made' if made else 'began'} {words.plural(count, 'step')}"
+
+
+def equal_turns(loop: LoopFacts | None) -> str:
+    """The fix for the loop that makes a call again: it may go through items of that rank's own."""
+    if loop is None:
+        return _NO_RETRY
+    if loop.leaves and loop.swallows is None:
+        return "let all ranks make equally many turns: reduce the value that ends the loop before it is asked"
+    return (
+        f"let all ranks make the same number of turns in the loop at {words.place(loop.where)}: they must agree on what"
+        " it goes through, or on a retry, before they communicate in it"
+    )
+
+
+def which_ends(loop: LoopFacts) -> str:
+    """What ended the loop, by its source: there may be several ways out, or none but its end."""
+    if not loop.leaves:
+        return "which ends with what it goes through, a number or items of each rank's own"
+    return f"which can be left at {words.either(words.place(way) for way in loop.leaves[: words.SHOWN])}"

@@ -226,12 +226,13 @@ def _is_counted(loop: _Loop) -> bool:
 
 
 def _counts(loop: ast.While) -> bool:
-    """Its condition compares something that its body counts: `while step < steps: ...; step += 1`.
+    """Its condition compares something that its body counts: `while step < steps: ...; step += 1`. What `*=` makes of
+    it is a value, such as a residual.
 
     A collection that the body appends to is counted by its length: `while len(tokens) < limit: tokens.append(token)`.
     """
     parts = [node for statement in loop.body for node in (statement, *within(statement))]
-    counted = {ast.unparse(node.target) for node in parts if isinstance(node, ast.AugAssign)}
+    counted = {ast.unparse(node.target) for node in parts if _is_added_to(node)}
     grown = {
         ast.unparse(node.func.value)
         for node in parts
@@ -240,6 +241,10 @@ def _counts(loop: ast.While) -> bool:
     sized = {ast.unparse(node.args[0]) for node in ast.walk(loop.test) if _is_len(node)}
     names = (ast.unparse(node) for node in ast.walk(loop.test) if isinstance(node, ast.Name | ast.Attribute))
     return not sized.isdisjoint(grown) or any(name in counted for name in names)
+
+
+def _is_added_to(node: ast.AST) -> TypeGuard[ast.AugAssign]:
+    return isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add | ast.Sub)
 
 
 def _is_len(node: ast.AST) -> TypeGuard[ast.Call]:

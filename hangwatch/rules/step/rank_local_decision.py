@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.again import loop_in_its_step, made_again
 from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.call_site import same
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.decisions import Disagreement, disagreement, of_every_step
 from hangwatch.facts.other_loaders import uneven_still
-from hangwatch.facts.parted import ended_by_itself, parted
-from hangwatch.facts.parting import Left, counted
+from hangwatch.facts.parted import Parted, ended_by_itself, parted, strayed
+from hangwatch.facts.parting import Left, counted, parting
 from hangwatch.facts.trainer_branches import Branch, trainer_branch
 from hangwatch.facts.turns import fewer_turns
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Bypass, Certainty, LoopFacts, Phase
-from hangwatch.ranks.sides import odd_of, spread
+from hangwatch.model import Bypass, Certainty, Phase
+from hangwatch.ranks.sides import spread
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.turns import equal_turns, which_ends
 from hangwatch.stacks.frames import user_frame
 
-_FIX_OF_WAYS = "let all ranks make equally many turns: reduce the value that ends the loop before it is asked"
 _FIX_OF_ITEMS = (
     "let all ranks make equally many turns: agree first on what the loop goes through (all_gather_object of its items,"
     " or the largest number of all ranks), and take part with a zero where a rank has nothing"
@@ -157,53 +156,29 @@ def left_an_inner_loop(case: Case) -> Finding | None:
         return None  # the loop over the steps: a rank that left it has left the training
     if first_uneven(case) is not None or uneven_still(case) is not None:
         return None  # their loaders say how many turns each of them makes
+    if _apart_before(case, found):
+        return None
     inside, outside = case.name(found.made), case.name(found.without)
-    odd = odd_of(found.made, found.without)
+    odd, habit = strayed(case, found)
     at = words.place(loop.where)
     last = f"the call before, {found.before.op}{words.at(user_frame(found.before.frames))},"
     return Finding(
         "rank-local-decision",
         Certainty.LIKELY,
-        f"The ranks made different numbers of turns in the loop at {at}, {_which_ends(loop)}:"
+        f"The ranks made different numbers of turns in the loop at {at}, {which_ends(loop)}:"
         f" {outside} {words.verb(len(found.without), 'has', 'have')} left it, {inside} went on to"
         f" {found.call.op}{words.at(user_frame(found.call.frames))}.",
-        fix=_FIX_OF_WAYS if loop.leaves else _FIX_OF_ITEMS,
+        fix=equal_turns(loop) if loop.leaves else _FIX_OF_ITEMS,
         culprits=case.culprits(odd, loop.leaves[0] if len(loop.leaves) == 1 else loop.where),
         victims=case.victims(odd) if len(odd) < len(case.ranks) else (),
         step=case.ranks[found.made[0]].step,
-        evidence=(f"{last} was made by all of them in that loop",),
+        evidence=(f"{last} was made by all of them in that loop", *((habit,) if habit else ())),
         status=case.failed,
         awaited=odd,
     )
 
 
-def made_more_turns(case: Case) -> Finding | None:
-    """Few ranks made more turns than ever in a loop within their step, which ends at a condition and at no error."""
-    found = made_again(case) if case.in_trouble else ()
-    loop = loop_in_its_step(case.ranks[found[0].rank]) if found else None
-    if loop is None or not loop.leaves or loop.swallows is not None:
-        return None
-    ranks, first = tuple(each.rank for each in found), found[0]
-    others = tuple(rank for rank in case.ranks if rank not in ranks)
-    call = f"{first.call}{words.at(case.ranks[first.rank].where)}"
-    return Finding(
-        "rank-local-decision",
-        Certainty.LIKELY,
-        f"{case.name(ranks, capital=True)} made more turns than ever in the loop at {words.place(loop.where)},"
-        f" {_which_ends(loop)}: in {words.step(first.step)} {words.verb(len(ranks), 'it', 'they')} called {call} once"
-        f" more, and {case.name(others)} went on.",
-        fix=_FIX_OF_WAYS,
-        culprits=case.culprits(ranks, loop.leaves[0] if len(loop.leaves) == 1 else loop.where),
-        victims=case.victims(ranks),
-        step=first.step,
-        witnesses=tuple(Witness(Kind.HABIT, each.counted) for each in found[: words.SHOWN]),
-        status=case.failed,
-        awaited=ranks,
-    )
-
-
-def _which_ends(loop: LoopFacts) -> str:
-    """What ended the loop, by its source: there may be several ways out, or none but its end."""
-    if not loop.leaves:
-        return "which ends with what it goes through, a number or items of each rank's own"
-    return f"which can be left at {words.either(words.place(way) for way in loop.leaves[: words.SHOWN])}"
+def _apart_before(case: Case, found: Parted) -> bool:
+    """In an earlier step the ranks issued different numbers of calls: what they call now is a consequence of that."""
+    earlier, now = parting(case), case.ledger.step_of(found.made[0], found.call)
+    return earlier is not None and now is not None and earlier.step.step is not None and earlier.step.step < now

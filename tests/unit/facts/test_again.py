@@ -37,9 +37,10 @@ BREAK, CAUGHT = Frame(SCRIPT, 30, "Gan.training_step"), Frame(SCRIPT, 32, "Gan.t
     [
         (LoopFacts(HOOK, leaves=(BREAK,)), "rank-local-decision"),
         (LoopFacts(HOOK, leaves=(BREAK,), swallows=CAUGHT), "rank-zero-only-collective"),
-        (LoopFacts(HOOK), "rank-zero-only-collective"),
+        (LoopFacts(HOOK, skips=(CAUGHT,)), "rank-zero-only-collective"),
+        (LoopFacts(HOOK), "rank-local-decision"),
     ],
-    ids=["until a value", "a retry", "a fixed number"],
+    ids=["until a value", "a retry", "on after an error", "a number of its own"],
 )
 def test_a_loop_of_a_step_that_a_condition_ends(loop: LoopFacts, cause: str) -> None:
     """GIVEN a trainer's hook that trains until the loss is low WHEN one rank makes more turns than ever."""

@@ -17,6 +17,7 @@ from hangwatch.model import (
     LoaderFacts,
     Phase,
     RankEvidence,
+    StepEntry,
     ThreadStack,
 )
 from tests.unit.job import C10D, IN_CODE, NOW, SCRIPT, TORCH, blamed, frames, gone, judge, process, rank, snapshot, told
@@ -202,3 +203,19 @@ def test_of_calls_made_at_once_those_before_the_awaited_one_were_complete() -> N
     case = as_it_stood(Case(snapshot(lost, _ended(1, -15, 7, "gloo"))))
     assert case is not None
     assert [head.completed for head in case.ranks[0].evidence.collectives.heads] == [6]
+
+
+@pytest.mark.parametrize(("backend", "completed"), [("gloo", 6), ("nccl", 1)])
+def test_gradients_of_earlier_steps_were_complete_where_no_device_runs_behind(backend: str, completed: int) -> None:
+    """GIVEN a rank that failed in its backward, and whose ticker had last looked in its first step"""
+    lost = _counted(_gave_up(0), 8, 1, backend)
+    engine = (Frame(f"{TORCH}/autograd/graph.py", 979, "_engine_run_backward"), *GATHER[1:])
+    assert lost.reading is not None
+    assert lost.reading.exception is not None
+    begun = (StepEntry(5, None, None, None, NOW - 40, {"0": 6}),)
+    error = replace(lost.reading.exception, frames=engine)
+    lost = replace(lost, reading=replace(lost.reading, steps=begun, exception=error))
+    case = as_it_stood(Case(snapshot(lost, _ended(1, -15, 8, backend))))
+    # THEN what it had issued before its last step was complete, on gloo
+    assert case is not None
+    assert [head.completed for head in case.ranks[0].evidence.collectives.heads] == [completed]

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.facts.case import Case
-from hangwatch.facts.parted import ended_by_itself, parted, ways_by
+from hangwatch.facts.parted import ended_by_itself, parted, strayed, ways_by
 from hangwatch.judge import diagnose
 from hangwatch.model import Bypass, CallSite, Frame, LoaderFacts, LoopFacts, RankEvidence, Snapshot
 from tests.unit.rules.step.decisions import blamed, changed, way
-from tests.unit.simulator import SCRIPT, Action, Call, World
+from tests.unit.simulator import SCRIPT, Action, Call, Draw, World
 
 RETURNS = Call("broadcast", line=40)  # of every turn of the loop over lines 20 to 60
 LEARNS = Call("all_reduce", line=30)  # where a condition at line 28 asks for it
@@ -86,6 +86,35 @@ def test_a_rank_in_another_turn_of_an_inner_loop_is_told_with_what_ends_it() -> 
     assert judgement.verdict.summary == (
         "The ranks made different numbers of turns in the loop at train.py:35, which can be left at train.py:35:"
         " ranks 0 and 2 have left it, rank 1 went on to all_gather (train.py:36)."
+    )
+
+
+def _steps(*times: int) -> list[Action]:
+    """So many chunks are gathered in each step."""
+    actions: list[Action] = []
+    for batch, count in enumerate(times):
+        actions += [Draw(0, batch), *[Call("all_gather", line=36)] * count, LAST]
+    return actions
+
+
+@pytest.mark.parametrize(
+    ("before", "odd"), [((3, 3), (0,)), ((4, 4), (1,)), ((2, 3), (0, 1))], ids=["more", "fewer", "no habit"]
+)
+def test_of_two_ranks_the_one_whose_turns_were_others_before_has_strayed(
+    before: tuple[int, ...], odd: tuple[int, ...]
+) -> None:
+    """GIVEN chunks that are gathered in each step WHEN rank 0 gathers 4 and rank 1 gathers 3 in the last step"""
+    programs = [_steps(*before, times) for times in (4, 3)]
+    snapshot = changed(World(programs).run().snapshot(), lambda entry: standing_in(entry, solving(leaves=())))
+    # THEN what both did in all steps before says whose number is unlike; without such a habit nothing does
+    case = Case(snapshot)
+    found = parted(case)
+    assert found is not None
+    assert (found.made, found.without) == ((0,), (1,))
+    who, why = strayed(case, found)
+    assert who == odd
+    assert why == (
+        f"in every earlier step with that call, both sides had made it {before[0]} times" if len(odd) == 1 else ""
     )
 
 

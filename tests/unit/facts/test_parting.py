@@ -261,3 +261,42 @@ def test_of_a_step_long_since_the_many_are_heard_where_one_number_is_not_usual()
     found = parting(Case(long_since(0)))
     assert found is not None
     assert (found.how, found.who) == (Left.EXTRA, (1,))
+
+
+def logged(
+    epochs: int, *, at: tuple[int, ...], extra: tuple[int, int] = (-1, -1), lacks: tuple[int, int] = (-1, -1)
+) -> list[Action]:
+    """Epochs of 6 batches with gradients each, and a log in batches `at` and in `extra`, but not where it `lacks`."""
+    actions: list[Action] = []
+    for epoch, batch in ((epoch, batch) for epoch in range(epochs) for batch in range(6)):
+        due = (batch in at or (epoch, batch) == extra) and (epoch, batch) != lacks
+        actions += [Draw(epoch, batch), GRADIENTS, *[Call(line=20)] * due, *[LoopEnd()] * (batch == 5)]
+    return actions
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(
+    ("apart", "how"), [({"extra": (2, 2)}, Left.EXTRA), ({"lacks": (2, 3)}, Left.SKIPPED)], ids=["extra", "skipped"]
+)
+def test_of_two_ranks_that_log_now_and_then_the_one_off_the_rhythm_is_named(
+    apart: dict[str, tuple[int, int]], how: Left, rank: int
+) -> None:
+    """GIVEN logs in batches 0 and 3 of each epoch, and one rank that logs in batch 2 of the third, or not in batch 3"""
+    programs = [logged(3, at=(0, 3), **(apart if each == rank else {})) for each in range(2)]
+    found = parting(Case(World(programs).run().snapshot(still_s=20.0)))
+    # THEN what was due there is known by the steps before, which repeat every three
+    assert found is not None
+    assert (found.how, found.who) == (how, (rank,))
+    due = {Left.EXTRA: "1 was due", Left.SKIPPED: "2 were due"}[how]
+    assert f"the numbers of all steps before repeat every 3 steps, and {due}" in [each.says for each in found.witnesses]
+
+
+def test_without_a_rhythm_a_call_that_comes_now_and_then_names_neither() -> None:
+    programs = [logged(3, at=()) for _ in range(2)]
+    for program, batches in zip(programs, ((2, 5, 6, 12, 13), (2, 5, 6, 12)), strict=True):
+        draws = [index for index, action in enumerate(program) if isinstance(action, Draw)]
+        for batch in reversed(batches):
+            program.insert(draws[batch] + 2, Call(line=20))
+    found = parting(Case(World(programs).run().snapshot(still_s=20.0)))
+    assert found is not None
+    assert found.who == ()

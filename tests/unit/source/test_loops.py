@@ -44,12 +44,13 @@ def test_a_clause_below_the_loop_skips_the_rest_of_a_turn() -> None:
         ("self.step < steps", False),
         ("step < steps and not stop", True),
         ("error > tolerance", True),
+        ("residual > 0.1", True),
         ("not stop", True),
         ("go()", True),
     ],
 )
 def test_a_while_that_asks_for_more_than_a_number_can_be_left_at_its_condition(condition: str, by_itself: bool) -> None:
-    source = f"while {condition}:\n    update()\n    step += 1\n    self.step += 1\n"
+    source = f"while {condition}:\n    update()\n    step += 1\n    self.step += 1\n    residual *= rate\n"
     found = loop_around([(Frame(SCRIPT, 2, "f"), ast.parse(source))])
     assert found is not None
     assert at(found.leaves) == ([1] if by_itself else [])

@@ -17,12 +17,12 @@ from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Frame, Status, ThreadStack
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
-from hangwatch.rules.step.rank_zero_only_collective.once_more import equal_turns
+from hangwatch.rules.step.rank_zero_only_collective.once_more import once_more
 from hangwatch.stacks.activity import Within
 from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import name_of, user_frame
 
-from .witnesses import alone_at, do_not_call
+from .witnesses import alone_at, do_not_call, is_guarded
 
 
 def rank_zero_only(case: Case) -> Finding | None:
@@ -188,7 +188,9 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
     inside = found is None or _stands_in_it(case, found, lone)
     caller = sites_of(case).apart(lone.rank, [rank for rank in case.ranks if rank not in alone]) if inside else None
     if found is not None and caller is None and (again := repeated(case, found, lone.rank)):
-        return _once_more(case, alone, found, again)
+        less = "the other ranks call it from the same line, less often in that step"
+        told = (counted(case, found), less)
+        return once_more(case, alone, again, found.when, found.step, found.witnesses, told, found.places)
     at = f" ({words.place(lone.where)}, called from {words.place(caller)})" if caller else words.at(lone.where)
     if caller is None and (line := package_line(case, lone.rank)) is not None:
         at = f" of {name_of(line.function)} ({words.place(line)}, below {words.place(lone.where)})"
@@ -201,7 +203,7 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
     return Finding(
         "rank-zero-only-collective",
         _certainty(case, witnesses),
-        f"{_alone_in(lone, alone, call, None if inside else found)}{tail}.",
+        f"{_alone_in(case, alone, call, None if inside else found)}{tail}.",
         fix="evaluate with model.module: the DDP wrapper broadcasts its buffers in forward" if buffers else "",
         culprits=case.culprits(alone, caller if inside or found is None else _place_of(found)),
         victims=others,
@@ -212,9 +214,9 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
     )
 
 
-def _alone_in(lone: RankView, alone: tuple[int, ...], call: str, before: Parting | None) -> str:
+def _alone_in(case: Case, alone: tuple[int, ...], call: str, before: Parting | None) -> str:
     """`Rank 0 is alone in barrier (train.py:9), which the other ranks never call`; or what it called `before`."""
-    ranks, do_not = words.ranks(alone, capital=True), do_not_call(lone, inside=before is None)
+    ranks, do_not = words.ranks(alone, capital=True), do_not_call(case, case.ranks[alone[0]], inside=before is None)
     if before is None:
         return f"{ranks} {words.verb(len(alone), 'is', 'are')} alone in {call}, which the other ranks {do_not}"
     if call:
@@ -254,7 +256,7 @@ def _witnesses(
         at = f"in {name_of(line.function)} ({words.place(line)})" if line is not None else f"at {where}{by}"
         what = place.kind if place is not None and place.kind else "a collective"
         heard.append(alone_at(case, what, at))
-    if inside and lone.now.guard == "rank":
+    if inside and is_guarded(case, lone):
         heard.append(Witness(Kind.SOURCE, f"the source leads to {where} only under a condition on the rank"))
     if inside and others and _past_its_block(lone, case.views(others)):
         at_end = f"{case.name(others)} {words.verb(len(others), 'waits', 'wait')} at the end of a with block"
@@ -274,24 +276,6 @@ def _certainty(case: Case, witnesses: tuple[Witness, ...]) -> Certainty:
     found = case.weigh(witnesses)
     said = any(witness.kind is Kind.SOURCE for witness in witnesses)
     return found if said or found is not Certainty.PROVEN else Certainty.LIKELY
-
-
-def _once_more(case: Case, alone: tuple[int, ...], found: Parting, call: str) -> Finding:
-    """All call it, and some did so more often in one step: a retry, most of the time."""
-    its = "its" if len(alone) == 1 else "their"
-    return Finding(
-        "rank-zero-only-collective",
-        case.weigh(found.witnesses),
-        f"{words.ranks(alone, capital=True)} repeated what all call, {call}, {found.when}; since then {its} calls"
-        " are mispaired.",
-        fix=equal_turns(case.ranks[alone[0]]),
-        culprits=case.culprits(alone),
-        victims=tuple(rank for rank in case.blocked if rank not in alone),
-        step=found.step,
-        evidence=(counted(case, found), "the other ranks call it from the same line, less often in that step"),
-        witnesses=found.witnesses,
-        awaited=alone,
-    )
 
 
 def _call_name(case: Case, view: RankView) -> str:

@@ -31,7 +31,8 @@ from hangwatch.model import Certainty, Collective, Frame, Status
 from hangwatch.ranks.last_words import Kind
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
-from hangwatch.rules.step.rank_zero_only_collective.once_more import equal_turns
+from hangwatch.rules.step.rank_zero_only_collective.once_more import loop_around
+from hangwatch.rules.turns import equal_turns
 from hangwatch.stacks.activity import IN_DDPS_FORWARD, Within
 from hangwatch.stacks.frames import name_of
 
@@ -206,7 +207,7 @@ def _once_more(case: Case, lasts: dict[int, Last]) -> Finding | None:
         f"{words.ranks([view.rank], capital=True)} called {what} once more than usual in {words.step(view.step)}; the"
         " call was paired with another call of the other ranks.",
         f"in every earlier step on its board in which rank {view.rank} made that call, it did so once less",
-        fix=equal_turns(view),
+        fix=equal_turns(loop_around(view)),
     )
 
 

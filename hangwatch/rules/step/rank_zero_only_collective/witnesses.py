@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hangwatch.facts.call_site import same
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.skip_paths import asked_for_the_rank, rank_check
@@ -36,8 +37,21 @@ def most_or_the_source(
     return tuple(heard)
 
 
-def do_not_call(lone: RankView, *, inside: bool) -> str:
+def is_guarded(case: Case, lone: RankView) -> bool:
+    """The source leads to where it stands under a condition on the rank, and no other rank has called there."""
+    return lone.now.guard == "rank" and not _called_elsewhere(case, lone)
+
+
+def do_not_call(case: Case, lone: RankView, *, inside: bool) -> str:
     """Only a check of the rank says that the others never come there: on another condition they may yet."""
-    if lone.now.guard == "rank":
+    if is_guarded(case, lone):
         return "never call"
-    return "have not called" if inside else "did not call"
+    now = " in that step" if _called_elsewhere(case, lone) else ""
+    return f"have not called{now}" if inside else f"did not call{now}"
+
+
+def _called_elsewhere(case: Case, lone: RankView) -> bool:
+    """Another rank has called from where it stands, in another step."""
+    sites = sites_of(case)
+    now, others = sites.now(lone.rank), (rank for rank in case.ranks if rank != lone.rank)
+    return now is not None and any(same(now, made) for rank in spread(others) for made in sites.before(rank))
