@@ -68,8 +68,15 @@ def keep(kept: Incident, truth: Truth, folder: Path = FOLDER) -> Path:
     return path
 
 
+def drop(name: str, folder: Path = FOLDER) -> None:
+    """Forgets a report and what is true of it, if it is kept."""
+    (folder / f"{name}{ENDING}").unlink(missing_ok=True)
+    others = [truth for truth in truths(folder) if truth.name != name]
+    (folder / TRUTH).write_text("".join(map(_entry, others)).lstrip("\n"), encoding="utf-8")
+
+
 def _entry(truth: Truth) -> str:
     """A string of JSON is one of TOML, and so is a list of strings or numbers."""
-    said = {"about": truth.about, "causes": truth.causes, "ranks": truth.ranks, "line": truth.line}
+    said = {key: value for key, value in vars(truth).items() if key != "name"}
     lines = [f"{key} = {json.dumps(value)}" for key, value in said.items() if value != ""]
     return "\n".join(["", f"[{truth.name}]", *lines, ""])

@@ -50,6 +50,16 @@ def test_a_name_that_is_taken_keeps_what_it_has(report: Path, folder: Path) -> N
     assert judged.truths(folder) == [Truth("short-shard", ABOUT, ("uneven-steps",), ())]
 
 
+def test_what_is_dropped_leaves_the_others_as_they_are(report: Path, folder: Path) -> None:
+    assert keep(report, folder, "--ranks", "3", name="another") is None
+    others = judged.truths(folder)
+    assert keep(report, folder, "--line", "train.py:61") is None
+    judged.drop("short-shard", folder)
+    judged.drop("unknown", folder)
+    assert judged.truths(folder) == others
+    assert sorted(path.name for path in folder.iterdir()) == ["another.json.xz", judged.TRUTH]
+
+
 @pytest.mark.parametrize(
     ("name", "cause", "says"),
     [("Short shard", "uneven-steps", "small letters"), ("short-shard", "uneven", "no such cause: uneven")],
