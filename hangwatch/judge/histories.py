@@ -24,7 +24,7 @@ from hangwatch.rules.step.gradient_sync_mismatch import (
     synchronised_out_of_turn,
 )
 from hangwatch.rules.step.point_to_point_deadlock import point_to_point_deadlock
-from hangwatch.rules.step.rank_local_decision import decided_by_a_trainer, rank_local_decision
+from hangwatch.rules.step.rank_local_decision import decided_by_a_trainer, left_an_inner_loop, rank_local_decision
 from hangwatch.rules.step.rank_zero_only_collective import rank_zero_only
 from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import mispaired_at_a_new_place
 from hangwatch.rules.step.rank_zero_only_collective.before_the_end import stayed_with_a_lone_call
@@ -54,6 +54,7 @@ HISTORIES: tuple[Rule, ...] = (
     concurrent_collectives,
     mispaired_threads,
     repeats_its_step,
+    left_an_inner_loop,
     uneven_validation,
     uneven_other_loader,
     ended_another_loop,

@@ -70,7 +70,6 @@ from hangwatch.rules.step.point_to_point_deadlock import (
 )
 from hangwatch.rules.step.rank_died import dead_by_nccl, rank_died
 from hangwatch.rules.step.rank_frozen import rank_frozen
-from hangwatch.rules.step.rank_local_decision import left_an_inner_loop
 from hangwatch.rules.step.rank_zero_only_collective import evaluated_alone
 from hangwatch.rules.step.rank_zero_only_collective.aborted import extra_call
 from hangwatch.rules.step.rank_zero_only_collective.before_a_common_call import issued_before_a_common_call
@@ -117,7 +116,6 @@ ORDER: tuple[Rule, ...] = (
     as_they_stood,
     extra_call,
     issued_before_a_common_call,
-    left_an_inner_loop,
     aborted_by_a_peers_size,
     aborted_in_an_exchange,
     evaluated_alone,

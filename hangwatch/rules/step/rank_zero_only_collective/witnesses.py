@@ -39,19 +39,25 @@ def most_or_the_source(
 
 def is_guarded(case: Case, lone: RankView) -> bool:
     """The source leads to where it stands under a condition on the rank, and no other rank has called there."""
-    return lone.now.guard == "rank" and not _called_elsewhere(case, lone)
+    return lone.now.guard == "rank" and not _steps_of_others(case, lone)
 
 
 def do_not_call(case: Case, lone: RankView, *, inside: bool) -> str:
     """Only a check of the rank says that the others never come there: on another condition they may yet."""
     if is_guarded(case, lone):
         return "never call"
-    now = " in that step" if _called_elsewhere(case, lone) else ""
+    steps = _steps_of_others(case, lone)
+    if inside and lone.step.step in steps:
+        return "called less often in that step"
+    now = " in that step" if steps else ""
     return f"have not called{now}" if inside else f"did not call{now}"
 
 
-def _called_elsewhere(case: Case, lone: RankView) -> bool:
-    """Another rank has called from where it stands, in another step."""
+def _steps_of_others(case: Case, lone: RankView) -> set[int]:
+    """The steps in which another rank has called from where it stands."""
     sites = sites_of(case)
     now, others = sites.now(lone.rank), (rank for rank in case.ranks if rank != lone.rank)
-    return now is not None and any(same(now, made) for rank in spread(others) for made in sites.before(rank))
+    if now is None:
+        return set()
+    made = (each for rank in spread(others) for each in sites.by_step(rank).items())
+    return {step for step, places in made if any(same(now, place) for place in places)}
