@@ -322,7 +322,7 @@ def what(entry: Blocked) -> str:
     """`all_reduce 12 of group 0`, as far as it is known."""
     op = _NAMES.get(entry.op, entry.op)
     if entry.call is not None and entry.call.op in POINT_TO_POINT:
-        return op
+        return entry.activity.call or op  # torch's send calls its isend
     number = f" {entry.seq}" if entry.seq else ""
     return f"{op}{number} of group {entry.group.name}" if entry.group is not None else f"{op}{number}"
 

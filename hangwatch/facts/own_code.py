@@ -32,7 +32,8 @@ def status_of(case: Case, stuck: list[RankView]) -> Status:
     """
     if not all(case.stalled([view.rank]) for view in stuck):
         return Status.WAITING
-    alive = any(view.writing or view.evidence.moved or child_works(view) or may_be_slow(view) for view in stuck)
+    slow = any(may_be_slow(view) and case.works(view) for view in stuck)  # to spin in a wait is no work
+    alive = slow or any(view.writing or view.evidence.moved or child_works(view) for view in stuck)
     return Status.WAITING if alive else Status.HUNG
 
 
