@@ -15,6 +15,7 @@ from hangwatch.model import Certainty, Culprit, Divergence, Frame, Reading, Snap
 from hangwatch.proof.conditions import never_issues_again
 from hangwatch.proof.graph import WaitGraph
 from hangwatch.proof.waits import Blocked, Waits
+from hangwatch.ranks.device_waits import Path, python_frames
 from hangwatch.ranks.divergence import first_divergence, unfinished
 from hangwatch.ranks.issuers import even_without_background
 from hangwatch.ranks.ledger import Group, Ledger
@@ -108,7 +109,22 @@ class Case:
 
     def works(self, view: RankView) -> bool:
         """`view` shows a sign of work; that it spins in a wait for its device is none."""
-        return view.works_besides if self.waits.shows_device_wait(view) else view.works
+        spins = self.waits.shows_device_wait(view) or python_frames(view) in self._device_lines
+        return view.works_besides if spins else view.works
+
+    def stands_where_others_wait(self, view: RankView) -> bool:
+        """In the frames in which other ranks wait for their device: it probably waits so, for what no counter knows.
+
+        A send or a receive that is queued on a device has no number, and the wait for it no frame.
+        """
+        return view.rank not in self.blocked and python_frames(view) in self._device_lines
+
+    @cached_property
+    def _device_lines(self) -> frozenset[Path]:
+        """Python frames in which ranks wait for their device, unless the native frames below them show no such wait."""
+        lines = {python_frames(view) for view in self.views(self.blocked) if not view.now.in_collective}
+        looked_at = [view for view in self if any(frame.native for frame in view.evidence.main_stack)]
+        return frozenset(lines.difference(python_frames(v) for v in looked_at if not self.waits.shows_device_wait(v)))
 
     # -------------------------------------------------------------- the proof
 
@@ -306,7 +322,7 @@ def what(entry: Blocked) -> str:
     """`all_reduce 12 of group 0`, as far as it is known."""
     op = _NAMES.get(entry.op, entry.op)
     if entry.call is not None and entry.call.op in POINT_TO_POINT:
-        return op
+        return entry.activity.call or op  # torch's send calls its isend
     number = f" {entry.seq}" if entry.seq else ""
     return f"{op}{number} of group {entry.group.name}" if entry.group is not None else f"{op}{number}"
 

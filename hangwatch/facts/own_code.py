@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.arrivals import main_stack
-from hangwatch.facts.case import Case, once
+from hangwatch.facts.case import Case
 from hangwatch.facts.child import Child, idle_children
 from hangwatch.facts.locks import held_lock, holds, lock_name
-from hangwatch.model import ExceptionFacts, Frame, ProcessEvidence, ProcessFacts, Status
-from hangwatch.ranks.device_waits import python_frames
+from hangwatch.model import ExceptionFacts, ProcessEvidence, ProcessFacts, Status
 from hangwatch.ranks.view import RankView, computes
 from hangwatch.stacks.activity import Activity, Doing
 from hangwatch.stacks.classify import activity
@@ -33,21 +32,9 @@ def status_of(case: Case, stuck: list[RankView]) -> Status:
     """
     if not all(case.stalled([view.rank]) for view in stuck):
         return Status.WAITING
-    alive = any(view.writing or view.evidence.moved or child_works(view) or may_be_slow(view) for view in stuck)
+    slow = any(may_be_slow(view) and case.works(view) for view in stuck)  # to spin in a wait is no work
+    alive = slow or any(view.writing or view.evidence.moved or child_works(view) for view in stuck)
     return Status.WAITING if alive else Status.HUNG
-
-
-def stands_where_others_wait(case: Case, view: RankView) -> bool:
-    """In the very frames in which other ranks wait for their device: it probably waits so, for what no counter knows.
-
-    A send or a receive that is queued on a device has no number, and the wait for it no frame.
-    """
-    return view.rank not in case.blocked and python_frames(view) in _where_others_wait(case)
-
-
-@once
-def _where_others_wait(case: Case) -> frozenset[tuple[Frame, ...]]:
-    return frozenset(python_frames(view) for view in case.views(case.blocked) if not view.now.in_collective)
 
 
 def may_be_slow(view: RankView) -> bool:

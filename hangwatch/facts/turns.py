@@ -42,6 +42,7 @@ class FewerTurns:
     made: dict[int, int]
     loop: LoopFacts | None
     within_batch: bool = False  # the loop lies in that over the batches: what counts these says nothing of its turns
+    over: bool = False  # those inside are past the loop as well: hosts run ahead of their devices
 
     @property
     def now(self) -> int:
@@ -80,7 +81,14 @@ def fewer_turns(case: Case) -> FewerTurns | None:
         begun, made = {}, {}
     if within_batch:
         begun, made = {}, {}
-    return FewerTurns(left, inside, begun, made, _with_skips(case, left, inside, loop), within_batch)
+    over = bool(begun) and all(_is_past_too(case, rank) for rank in inside)
+    return FewerTurns(left, inside, begun, made, _with_skips(case, left, inside, loop), within_batch, over)
+
+
+def _is_past_too(case: Case, rank: int) -> bool:
+    """Its host stands outside of every loop, in a wait for its device, which is behind: not in the call of a turn."""
+    view = case.ranks[rank]
+    return rank in case.blocked and view.now.in_loop is False and not view.now.in_collective
 
 
 def _is_between_epochs(case: Case, rank: int, inside: tuple[int, ...]) -> bool:

@@ -34,6 +34,12 @@ def likely_way(case: Case, short: FewerTurns) -> LikelyWay:
     loop, ranks = short.loop, case.name(short.left)
     if (error := _caught_last(case, short)) is not None:
         return _by_error(ranks, error, " in the last step")
+    if short.over:
+        cut_short = (
+            "skipped-collective",
+            f"a turn of {ranks} may have been cut short as well: all ranks are past the loop",
+        )
+        return LikelyWay("uneven-steps", not_causes=(cut_short,))
     if loop is not None and loop.exits and all(case.ranks[rank].dead for rank in short.left):
         return LikelyWay("early-exit", f": {ranks} may have ended at {_either(loop.exits)}", loop.exits)
     if loop is not None and loop.leaves:

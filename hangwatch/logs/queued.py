@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from hangwatch.ranks.ledger import family
 from hangwatch.stacks.frames import origin
 
-from ..queues.model import RETIRED, SCHEDULED, Call, Communicator, Lane, Queues
+from ..queues.model import RETIRED, SCHEDULED, STARTED, Call, Communicator, Lane, Queues
 from . import desync
 from .model import Logs, Progress, Timeout
 
@@ -30,6 +30,7 @@ def completed(queues: Queues, logs: Logs) -> Queues:
             _mark(group, progress.rank, timeout)
         else:
             _lane(queues, group, progress, timeout)
+            _note_starts(queues, progress)
     for group in queues.communicators:
         _add_members(group, logs, size or 0)
     if told:
@@ -143,7 +144,16 @@ def _lane(queues: Queues, group: Communicator, progress: Progress, timeout: Time
     lane.started, lane.completed = max(lane.started, progress.started), max(lane.completed, progress.completed)
     if timeout is not None and not lane.places(timeout.number):
         queues.calls.append(_call(timeout))
-        lane.add(timeout.number, len(queues.calls) - 1, SCHEDULED | RETIRED, 0, len(lane))
+        state = STARTED if progress.started >= timeout.number else SCHEDULED
+        lane.add(timeout.number, len(queues.calls) - 1, state | RETIRED, 0, len(lane))
+
+
+def _note_starts(queues: Queues, progress: Progress) -> None:
+    """Newer versions say which call was started last, and -1 where start events are not recorded."""
+    if progress.started >= 0:
+        queues.timed = True
+    else:
+        queues.untimed.add(progress.rank)
 
 
 def _call(timeout: Timeout) -> Call:

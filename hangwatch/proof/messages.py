@@ -31,11 +31,12 @@ def serves(one: Collective, op: str, peer: int, other: Collective) -> bool:
 def with_peer(ledger: Ledger, rank: int, name: str, peer: int) -> PeerCount | None:
     """What the board of `rank` counts of its messages with `peer` in the group `name`.
 
-    None where some are counted for no peer: they came from any rank, or the board holds no more peers.
+    None where some are counted for no peer: they came from any rank, or the board holds no more peers. A message that
+    the rank is in the call of is counted for its peer already.
     """
     group = ledger.group(rank, name)
     head = group.heads[rank] if group is not None else None
-    if head is None or sum(each.sent + each.received for each in head.peers) != head.sent + head.received:
+    if head is None or sum(each.sent + each.received for each in head.peers) < head.sent + head.received:
         return None
     return next((each for each in head.peers if each.peer == peer), PeerCount(peer))
 

@@ -136,7 +136,7 @@ def _or_the_other(departure: Departure) -> tuple[Alternative, ...]:
     if departure.kind is Kind.EXTRA:
         said = f"{who} may have left out {calls} there instead, and have made none once more"
         return (Alternative("skipped-collective", Certainty.UNDETERMINED, said),)
-    said = f"{who} may have made the {calls} before it once more, as a turn of a loop, and have left nothing out"
+    said = f"{who} may have made {calls} more, as turns of a loop before it, and have left nothing out"
     return (Alternative("uneven-steps", Certainty.UNDETERMINED, said),)
 
 

@@ -29,7 +29,7 @@ def held(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     untold = queues.untimed & set(root.waiting)
     begun = set(root.waiting) - set(root.awaited) - untold
     before = (
-        f"the record of {ranks(cut)} no longer holds what is before it there"
+        f"the record of {ranks(cut)} does not show what is before it there"
         if cut
         else "no other collective is before it there: a kernel of its own does not finish"
     )

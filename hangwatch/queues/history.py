@@ -330,7 +330,7 @@ class Histories:
         if reading.count > 1 and swapped(row, usual, place) and reading.kind is not Kind.MOVED:
             return Reading(Kind.OTHER)
         if not reading.whole and (skipped := left_out_before(usual[:place], usual[place], row[place])):
-            return Reading(Kind.SKIPPED, skipped)
+            return Reading(Kind.SKIPPED, skipped, instead=reading.instead)
         other_lines = self._of_other_lines(row[place], usual[place])
         run = of_a_run(usual[:place], row[place], usual[place]) if other_lines else Reading(Kind.OTHER)
         weak = reading.kind is Kind.SKIPPED and reading.agreeing < reading.count  # a turn more explains it as well

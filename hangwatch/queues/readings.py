@@ -62,6 +62,7 @@ def read(row: Sequence[int], usual: Sequence[int], place: int) -> Reading:
     extra = next((each for each in found if each.kind is Kind.EXTRA), None)
     if skipped is not None and extra is not None:
         return _of_both(skipped, extra, mine, list(row[:place]))
+    turns = extra.count if extra is not None and _are_turns(mine[: extra.count], list(row[:place])) else 0
     if extra is not None and _may_be_next_rounds(extra, mine, usual[:place]):
         extra = None
     if skipped is not None and extra is None and _tells_little(skipped, mine, row[:place]):
@@ -69,11 +70,11 @@ def read(row: Sequence[int], usual: Sequence[int], place: int) -> Reading:
     best = skipped or extra
     between = _scattered(mine, due)
     if between is not None and _explains_more(between, best, mine):
-        best = between
+        best = replace(between, instead=turns)
     other = next((each for each in found if each.kind in (Kind.MOVED, Kind.OTHER)), None)
     if other is not None and (best is None or other.agreeing >= best.agreeing):
         return other if best is None or other.agreeing > best.agreeing else Reading(Kind.OTHER, whole=True)
-    return best or Reading(Kind.OTHER)
+    return best or Reading(Kind.OTHER, instead=turns)
 
 
 def _of_both(skipped: Reading, extra: Reading, mine: list[int], before: list[int]) -> Reading:
@@ -83,7 +84,7 @@ def _of_both(skipped: Reading, extra: Reading, mine: list[int], before: list[int
     that is made twice in a row is no greater change than one that is left out, where each is one call; calls that were
     made again are what counts where they are far fewer than those that would have been left out.
     """
-    again = before[-extra.count :] == mine[: extra.count]
+    again = _are_turns(mine[: extra.count], before)
     to_the_end = [_to_the_end(each, mine) for each in (skipped, extra)]
     left_out = skipped.count * to_the_end[0]
     if again and to_the_end[1]:
@@ -98,6 +99,12 @@ def _of_both(skipped: Reading, extra: Reading, mine: list[int], before: list[int
         if 2 * extra.count < skipped.count and again
         else replace(skipped, again=again and extra.count < skipped.count)
     )
+
+
+def _are_turns(added: list[int], before: list[int]) -> bool:
+    """Whether calls are those made right before, once more or several times: turns of one loop."""
+    sizes = (size for size in range(1, len(added) + 1) if len(added) % size == 0)
+    return any(before[-size:] * (len(added) // size) == added for size in sizes)
 
 
 def _to_the_end(reading: Reading, mine: Sequence[int]) -> bool:

@@ -74,10 +74,10 @@ def _known(case: Case, elsewhere: bool) -> Iterable[str]:
     named = [view for view in free if view.rank in awaited or (meeting and view in arrivals.late)]
     others = [view for view in free if view not in named]
     if named:
-        yield f"{listed(waiting)} for {listed(_relative(named))}"
+        yield f"{listed(waiting)} for {listed(_relative(case, named))}"
     elif waiting:
         yield listed(waiting)
-    yield from _predicates(others)
+    yield from _predicates(case, others)
     yield from _not_come(case, arrivals, elsewhere)
     if elsewhere and waiting and not free and not meeting:
         yield "the job has ranks on other nodes, of which this node knows nothing"
@@ -131,33 +131,33 @@ def _not_come(case: Case, arrivals: Arrivals, elsewhere: bool) -> Iterable[str]:
 # ------------------------------------------------------------------------------------------ what a rank does
 
 
-def _relative(views: Iterable[RankView]) -> list[str]:
+def _relative(case: Case, views: Iterable[RankView]) -> list[str]:
     """`rank 1, which sleeps in push (train.py:83)`; of several alike `ranks 1-2, each of which sleeps ...`"""
 
     def told(ranks: list[int], does: str) -> str:
         return f"{words.ranks(ranks)}, {'which' if len(ranks) == 1 else 'each of which'} {does}"
 
-    return _alike(views, told)
+    return _alike(case, views, told)
 
 
-def _predicates(views: Iterable[RankView]) -> list[str]:
+def _predicates(case: Case, views: Iterable[RankView]) -> list[str]:
     """`rank 1 sleeps in push (train.py:83)`; of several alike `ranks 1-2: each sleeps ...`"""
 
     def told(ranks: list[int], does: str) -> str:
         return f"{words.ranks(ranks)} {does}" if len(ranks) == 1 else f"{words.ranks(ranks)}: each {does}"
 
-    return _alike(views, told)
+    return _alike(case, views, told)
 
 
-def _alike(views: Iterable[RankView], told: Callable[[list[int], str], str]) -> list[str]:
+def _alike(case: Case, views: Iterable[RankView], told: Callable[[list[int], str], str]) -> list[str]:
     found: dict[str, list[int]] = {}
     for view in views:
-        found.setdefault(_does(view), []).append(view.rank)
+        found.setdefault(_does(case, view), []).append(view.rank)
     largest = sorted(found.items(), key=lambda item: -len(item[1]))[:MOST_PARTS]
     return [told(ranks, does) for does, ranks in largest]
 
 
-def _does(view: RankView) -> str:
+def _does(case: Case, view: RankView) -> str:
     """What a rank does that waits for no other rank, as a predicate."""
     if ended := _ended(view):
         return ended
@@ -172,8 +172,9 @@ def _does(view: RankView) -> str:
         return f"{stage}{place}{bytes_moved if moved or not view.works else ''}"
     if process is not None and process.state == "D":
         return f"is in uninterruptible sleep (state D){_in(view)}"
-    named = {Doing.DEVICE: "waits for its device", Doing.LOADER: "waits for a batch"}.get(view.now.doing)
-    return f"{named}{place}" if named else _stands(view)
+    if case.waits.shows_device_wait(view):
+        return f"waits for its device{place}"
+    return f"waits for a batch{place}" if view.now.doing is Doing.LOADER else _stands(view)
 
 
 def _ended(view: RankView) -> str:

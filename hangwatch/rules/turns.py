@@ -40,6 +40,8 @@ def left_after_fewer_turns(case: Case, cause: str, *, of_few: bool = False) -> F
     are = words.verb(len(short.inside), *(("was", "were") if failed else ("is", "are")))
     others = f"{case.name(short.inside)} {are} {'still in it' if count is None else f'in step {short.now}'}"
     already = "" if count is None else " already"
+    if short.over:
+        others, already = f"{case.name(short.inside)} made {words.plural(short.now + 1, 'step')}", ""
     without = f" and failed without {words.verb(len(short.left), 'it', 'them')}"
     return Finding(
         cause,

@@ -20,7 +20,7 @@ _COMPILED = re.compile(r"/torchinductor_[^/]*/|/[a-z0-9]{2}/c[a-z2-7]{40,}\.py$"
 _DISTRIBUTED = re.compile(r"/torch/distributed/(?!elastic/)")
 _MODULE = "torch/nn/modules/module.py"
 _FORKS = "/multiprocessing/popen_fork.py"
-_OURS = re.compile(r"/hangwatch_agent/|/hangwatch/(?!gallery/)[\w/]+\.py$")
+_OURS = re.compile(r"/hangwatch_agent/|/hangwatch/(?!gallery/(?!standin/))[\w/]+\.py$")
 
 
 @lru_cache(maxsize=8192)

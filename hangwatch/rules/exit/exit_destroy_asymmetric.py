@@ -86,7 +86,7 @@ def _fed_alike(view: RankView, stayer: RankView) -> bool:
     left, staying = view.loader, stayer.loader
     if left is None or staying is None:
         steps, loop = (view.step.step, stayer.step.step), stayer.now.loop
-        return None in steps or steps[0] == steps[1] or loop is None or not (loop.leaves or loop.skips)
+        return None in steps or steps[0] == steps[1] or loop is None or not (loop.leaves or loop.exits or loop.skips)
     finished = all(one == other for one, other in zip(left.drawn_per_epoch, staying.drawn_per_epoch, strict=False))
     if left.left or not finished:
         return False

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangwatch.facts.case import Case
-from hangwatch.model import Collectives, ExceptionFacts, Phase
+from hangwatch.facts.case import Case, what
+from hangwatch.model import Collective, Collectives, ExceptionFacts, Frame, Phase, ThreadStack
+from hangwatch.proof.waits import Blocked
+from hangwatch.stacks.classify import activity
 from tests.unit.simulator import Call, Draw, World
 
 
@@ -23,3 +25,11 @@ def test_a_rank_that_has_failed_and_destroyed_its_groups_has_made_its_last_call(
     first = replace(first, reading=reading, collectives=Collectives())
     found = Case(replace(snapshot, ranks=(first, *others))).divergences
     assert [(each.step, each.counts) for each in found] == [(4, {0: 2, 1: 2, 2: 1})]
+
+
+def test_a_send_is_told_as_what_the_program_called() -> None:
+    """torch's send calls its isend."""
+    c10d = "/venv/lib/python3.12/site-packages/torch/distributed/distributed_c10d.py"
+    stack = (Frame(c10d, 2652, "isend"), Frame(c10d, 2751, "send"), Frame("/job/train.py", 32, "forward"))
+    now = activity(ThreadStack(1, "MainThread", stack, main=True))
+    assert what(Blocked(0, now, call=Collective("0", 42, "send", peer=2))) == "send"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from hangwatch.facts.own_code import how_stuck
 from hangwatch.judge import diagnose
 from hangwatch.model import Collectives, Frame, GroupHead, ProcessEvidence, RankEvidence, Status, ThreadStack
@@ -38,6 +40,16 @@ def test_ranks_that_all_stand_where_others_wait_for_their_device_are_stuck_in_no
     ranks = (_nccl(number, issued, item) for number, issued in ((0, 5), (1, 4), (2, 4)))
     verdict = diagnose(job(*ranks)).verdict
     assert verdict.cause != "user-code-blocked", verdict.summary
+
+
+@pytest.mark.parametrize(("still_s", "status"), [(60.0, Status.WAITING), (200.0, Status.HUNG)])
+def test_a_rank_that_spins_where_others_wait_for_their_device_works_no_more_than_they_do(
+    still_s: float, status: Status
+) -> None:
+    """No native frame could be taken, and no counter tells for what ranks 1 and 2 wait."""
+    item = (Frame(SCRIPT, 16, "main"),)
+    ranks = (_nccl(number, issued, item) for number, issued in ((0, 5), (1, 4), (2, 4)))
+    assert diagnose(job(*(replace(each, still_s=still_s) for each in ranks))).status is status
 
 
 def _nccl(number: int, issued: int, python: tuple[Frame, ...]) -> RankEvidence:

@@ -9,7 +9,7 @@ import pytest
 
 from hangwatch.facts.peer_totals import uneven
 from hangwatch.judge import Case, diagnose
-from hangwatch.model import Certainty, Collectives, Frame, GroupHead, PeerCount, RankEvidence, Verdict
+from hangwatch.model import Certainty, Collectives, Frame, GroupHead, PeerCount, RankEvidence, Status, Verdict
 from tests.unit.facts.test_standstill import BARRIER, ITEM, SPINS, barrier, host, job
 
 ALL = (0, 1, 2, 3)
@@ -135,7 +135,9 @@ def test_ranks_that_stand_where_another_one_waits_for_its_device_are_not_said_to
     """Native frames are asked of one rank of each stack; the others stand in the same lines, and spin as it does."""
     ranks = hung({**RING, (0, 1): (66, 67)}, at_barrier=())
     unasked = [replace(each, stacks=(replace(each.stacks[0], frames=ITEM),), earlier_stacks=()) for each in ranks[1:]]
-    assert "still work" not in diagnose(job(ranks[0], *unasked)).verdict.summary
+    judgement = diagnose(job(ranks[0], *unasked))
+    assert judgement.status is Status.HUNG
+    assert "still work" not in judgement.verdict.summary
 
 
 @pytest.mark.parametrize(("counts", "lacking"), [((151, 150), "receive"), ((150, 151), "send")])

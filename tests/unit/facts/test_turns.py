@@ -20,6 +20,7 @@ from hangwatch.model import (
     Judgement,
     LoopFacts,
     ProcessFacts,
+    Progress,
     RankEvidence,
     Snapshot,
     Status,
@@ -27,6 +28,9 @@ from hangwatch.model import (
 from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls
 from hangwatch.source.hints import annotated
 from hangwatch.source.loops import loop_around
+from tests.unit import job
+from tests.unit.facts.test_standstill import call, host
+from tests.unit.facts.test_standstill import job as all_ranks
 from tests.unit.facts.turning import SCRIPT, SOURCE, TREE
 from tests.unit.rules.step.worlds import Groups, Program, with_ring
 from tests.unit.rules.step.worlds import world as build
@@ -80,6 +84,28 @@ def test_why_a_rank_made_a_turn_less(facts: LoopFacts | None, cause: str, words:
     assert words in verdict.summary
     assert judgement.status is Status.HUNG
     assert f"rank {culprit} began 8 steps" in verdict.evidence
+
+
+def test_ranks_whose_hosts_are_past_the_loop_too_are_not_said_to_be_in_it() -> None:
+    """GIVEN queued calls: all hosts wait behind the loop for their devices, and one has made a turn less."""
+
+    def waits(number: int, steps: int) -> RankEvidence:
+        entry = host(number, call(steps, 1.0))
+        found = job.rank(number, world_size=3, progress=Progress(step=steps - 1))
+        heads = tuple(replace(head, members=(0, 1, 2)) for head in entry.collectives.heads)
+        stacks = tuple(replace(each, in_loop=False) for each in entry.stacks)
+        return replace(
+            entry,
+            reading=found.reading,
+            stacks=stacks,
+            earlier_stacks=stacks,
+            collectives=replace(entry.collectives, heads=heads),
+        )
+
+    verdict = diagnose(all_ranks(waits(0, 9), waits(1, 8), waits(2, 9))).verdict
+    assert [who.rank for who in verdict.culprits] == [1]
+    assert "ranks 0 and 2 made 9 steps" in verdict.summary, verdict.summary
+    assert "skipped-collective" in {each.cause for each in verdict.alternatives}
 
 
 @pytest.mark.parametrize(

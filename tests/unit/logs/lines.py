@@ -17,11 +17,20 @@ def gave_up(rank: int, number: int, op: str = "ALLREDUCE", given: int = 100, mad
     )
 
 
-def far(rank: int, number: int, enqueued: int, done: int, group: str = "0 PG GUID 0(default_pg)") -> str:
+def far(
+    rank: int,
+    number: int,
+    enqueued: int,
+    done: int,
+    group: str = "0 PG GUID 0(default_pg)",
+    *,
+    started: int | None = None,
+) -> str:
+    begun = f" last started work: {started}," if started is not None else ""
     return (
         f"[rank{rank}]:[E1121 10:20:30.13 ProcessGroupNCCL.cpp:2271] [PG ID {group} Rank {rank}]  failure detected"
-        f" by watchdog at work sequence id: {number} PG status: last enqueued work: {enqueued}, last completed"
-        f" work: {done}"
+        f" by watchdog at work sequence id: {number} PG status: last enqueued work: {enqueued},{begun}"
+        f" last completed work: {done}"
     )
 
 

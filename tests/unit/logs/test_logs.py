@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hangwatch.logs import Logs, elastic, is_log, nccl, read, watchdog
-from hangwatch.model import Certainty, Frame, Stage, Status
+from hangwatch.model import Certainty, Frame, Stage, Status, Verdict
 from hangwatch.recorder import QueueReader
 from tests.dumps import Job, Op, alike, loop
 from tests.unit.logs.lines import asked_to_dump, blamed, failure, far, gave_up, judged, set_up, table
@@ -121,6 +121,30 @@ def test_all_ranks_gave_up_the_same_call(tmp_path: Path) -> None:
     assert (found.judgement.verdict.cause, blamed(found)) == ("interconnect-stall", [])
     assert found.judgement.verdict.certainty is Certainty.UNDETERMINED
     assert any("victims" in sentence for sentence in found.judgement.verdict.evidence)
+
+
+def test_the_call_that_was_started_last_tells_a_device_that_is_held(tmp_path: Path) -> None:
+    verdict = _all_enqueued(tmp_path, 90, 90, 89, 90)
+    assert (verdict.cause, verdict.culprits) == ("undetermined", ())  # lines of one group do not say by what
+    assert "the device of rank 2 has not started it" in verdict.summary
+
+
+def test_the_call_that_was_started_last_tells_a_wire(tmp_path: Path) -> None:
+    verdict = _all_enqueued(tmp_path, 90, 90, 90, 90)
+    assert (verdict.cause, verdict.certainty) == ("interconnect-stall", Certainty.LIKELY)
+
+
+def test_of_a_rank_without_start_events_it_is_not_told_that_its_device_is_held(tmp_path: Path) -> None:
+    assert "has not started" not in _all_enqueued(tmp_path, -1, 90, 90, 90).summary
+
+
+def _all_enqueued(tmp_path: Path, *started: int) -> Verdict:
+    """Four ranks that gave up their call 90, each with the number of the call that its device started last."""
+    whole = [set_up(rank, word) for word in ("START", "COMPLETE") for rank in range(4)]
+    lines = [text for n, last in enumerate(started) for text in (gave_up(n, 90), far(n, 90, 92, 89, started=last))]
+    found = judged(tmp_path, "\n".join([*whole, *lines]))
+    assert found.judgement is not None
+    return found.judgement.verdict
 
 
 def test_lines_complete_dumps(tmp_path: Path) -> None:

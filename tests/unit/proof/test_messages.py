@@ -58,3 +58,11 @@ def test_of_an_unknown_peer_nothing_is_counted(call: Collective) -> None:
 def test_who_has_exchanged_nothing_counts_nothing() -> None:
     idle = RankEvidence(1, pid=1, collectives=Collectives((GroupHead("0", (0, 1), backend="gloo"),)))
     assert with_peer(Ledger((ASKS, idle)), 1, "0", 0) == PeerCount(0)
+
+
+def test_the_message_that_a_rank_is_in_the_call_of_is_counted_for_its_peer_alone() -> None:
+    """With NCCL its host may be held there: by the set-up of a communicator with a peer that does not come."""
+    peers = (PeerCount(1, sent=41), PeerCount(2, sent=1))
+    head = GroupHead("0", (0, 1, 2), backend="nccl", sent=41, peers=peers)
+    held = RankEvidence(0, pid=1, collectives=Collectives((head,), open_calls=(message("send", 2, 42),)))
+    assert with_peer(Ledger((held,)), 0, "0", 1) == peers[0]

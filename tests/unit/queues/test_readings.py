@@ -184,3 +184,14 @@ def test_one_call_of_each_layer_made_or_left_out_between_others(
     assert (found.cause, [each.rank for each in found.culprits]) == (cause, [2])
     assert said in found.summary
     assert [each.where.line for each in found.culprits if each.where] == [62]
+
+
+def test_several_turns_more_explain_a_call_left_out_as_well(tmp_path: Path) -> None:
+    """GIVEN gradients that one rank reduces in each of four micro-batches, and the others in the last one."""
+    reduce: list[Step] = [FIRST, SECOND]
+    usual: list[Step] = [*reduce, LOSS, Sync()]
+    job = JobDumps(every(4, 12 * usual, {3: [*11 * usual, *4 * reduce, LOSS, Sync()]}), timed=False)
+    found = verdict(job, tmp_path)
+    assert (found.certainty, [who.rank for who in found.culprits]) == (Certainty.LIKELY, [3])
+    assert {found.cause, *(each.cause for each in found.alternatives)} == {"skipped-collective", "uneven-steps"}
+    assert "rank 3 may have made 6 calls more, as turns of a loop before it" in found.alternatives[0].why_not

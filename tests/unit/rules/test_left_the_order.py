@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.facts.call_sites import sites_of
-from hangwatch.facts.queues import departure_of
+from hangwatch.facts.queues import assessed, departure_of
 from hangwatch.judge import Case, diagnose
 from hangwatch.model import Bypass, CallSite, Collectives, Frame, ProcessFacts, RankEvidence, Snapshot
 from hangwatch.rules.left_the_order import left_the_order
+from hangwatch.rules.step.rank_zero_only_collective.out_of_order import behind_a_rank_check
 from hangwatch.rules.step.skipped_collective.by_order import skipped_by_site
 from tests.unit.rules.step.worlds import Program, changed, world
 from tests.unit.simulator import SCRIPT, Call, Draw
@@ -44,6 +45,20 @@ def test_those_behind_a_rank_check_are_named_however_many_they_are(evaluate: tup
     assert [(who.rank, who.where) for who in verdict.culprits] == [(rank, GUARD.where) for rank in evaluate]
     assert "alone called all_gather (train.py:30), where the others call all_gather (train.py:12)" in verdict.summary
     assert "the source asks for the rank at train.py:29 (`if rank % 2 == 0`)" in verdict.evidence
+
+
+def test_calls_that_one_helper_makes_are_told_by_the_lines_at_which_their_paths_part() -> None:
+    found = Case(guarded(job(0, 2), 30))
+    queued = assessed(found).found
+    assert queued is not None
+    assert queued.departure is not None
+    departure, helper = queued.departure, Frame(SCRIPT, 5, "gather")
+    own, usual = (replace(call, frames=(helper, *call.frames)) for call in (departure.own, departure.usual))
+    sites = (CallSite((helper, Frame(SCRIPT, 30, "main")), (GUARD,)),)
+    case = Case(replace(found.snapshot, call_sites=sites))
+    told = behind_a_rank_check(case, replace(departure, own=own, usual=usual))
+    assert told is not None
+    assert "all_gather (train.py:30), where the others call all_gather (train.py:12)" in told.summary
 
 
 def test_a_rank_check_before_both_calls_tells_nothing() -> None:

@@ -25,6 +25,7 @@ from tests.unit.stacks.thread_stacks import LIB, SITE, TORCH, USER
         ("<ipython-input-3-abc>", "user"),
         ("/x/hangwatch/session.py", "hangwatch"),
         ("/x/hangwatch/gallery/rank_frozen.py", "user"),
+        ("/x/hangwatch/gallery/standin/pairs.py", "hangwatch"),
     ],
 )
 def test_where_a_file_comes_from(file: str, kind: str) -> None:

@@ -7,6 +7,7 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.skip_paths import asked_for_the_rank, rank_check
 from hangwatch.model import Certainty
 from hangwatch.queues.departure import Departure
+from hangwatch.queues.names import apart
 from hangwatch.rules.finding import Finding
 
 
@@ -18,11 +19,12 @@ def behind_a_rank_check(case: Case, departure: Departure) -> Finding | None:
         return None
     ((who, call, guard),) = checked
     _, usual = next(side for side in departure.sides if side[0] != who)
+    own_line, usual_line = apart(call, usual)
     return Finding(
         "rank-zero-only-collective",
         Certainty.LIKELY,
-        f"{case.name(who, capital=True)} alone called {call.op}{words.at(call.where)}, where the others call"
-        f" {usual.op}{words.at(usual.where)}: every later call is mispaired.",
+        f"{case.name(who, capital=True)} alone called {call.op}{words.at(own_line)}, where the others call"
+        f" {usual.op}{words.at(usual_line)}: every later call is mispaired.",
         culprits=case.culprits(who, guard.where),
         step=case.furthest_step(who),
         evidence=(asked_for_the_rank(guard),),

@@ -9,7 +9,6 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.own_code import (
     IN_CODE,
     how_stuck,
-    stands_where_others_wait,
     status_of,
     stuck_children,
     tries_again,
@@ -31,7 +30,7 @@ def user_code_blocked(case: Case) -> Finding | None:
         return None
     if all(_is_ahead(case, view) for view in stuck):
         return None
-    stuck = [view for view in stuck if not stands_where_others_wait(case, view)]
+    stuck = [view for view in stuck if not case.stands_where_others_wait(view)]
     if not stuck:
         return None
     culprits = [view.rank for view in stuck]
