@@ -9,7 +9,7 @@ from hangwatch.facts.child import Child, idle_children
 from hangwatch.facts.locks import held_lock, holds, lock_name
 from hangwatch.model import ExceptionFacts, ProcessEvidence, ProcessFacts, Status
 from hangwatch.ranks.view import RankView, computes
-from hangwatch.stacks.activity import Activity, Doing
+from hangwatch.stacks.activity import Activity, Doing, Within
 from hangwatch.stacks.classify import activity
 
 WAITS_FOR_OTHERS = frozenset({Doing.LOCK, Doing.JOIN_CHILD, Doing.PIPE})
@@ -144,3 +144,16 @@ def tries_again(view: RankView, error: ExceptionFacts) -> bool:
 
 def awaited_views(case: Case) -> list[RankView]:
     return case.views(sorted(case.awaited()))
+
+
+def saving_thread(view: RankView) -> Activity | None:
+    """The thread of a rank that reads or writes a checkpoint: the training one, or that for which the main one waits.
+
+    In a collective of the checkpoint's it waits for others itself.
+    """
+    threads = (view.now, *(view.threads if view.main_waits_for_a_thread else ()))
+    return next((each for each in threads if each.doing is Doing.CHECKPOINT or _writes(each)), None)
+
+
+def _writes(thread: Activity) -> bool:
+    return Within.CHECKPOINT in thread.within and not thread.in_collective

@@ -175,7 +175,7 @@ def ways_by(case: Case, found: Parted) -> tuple[Bypass, ...]:
     """
     last = path(found.before.frames)
     entered = found.loop is None or not found.loop.last or within(found.loop, found.call, last)
-    ways = (way for way in ways_to(case, found.call) if way.asks not in ("alike", "rank"))
+    ways = (way for way in ways_to(case, found.call) if way.asks != "alike")
     return tuple(way for way in ways if (way.inner or not entered) and not _was_answered(way, found))
 
 

@@ -69,7 +69,7 @@ def parting(case: Case) -> Parting | None:
     """The first difference between the ledgers, unless the end of a loop explains it."""
     late: set[int] = set()  # their later steps are other ones than those of the same number elsewhere
     for divergence in case.divergences:
-        if rejoined(case, divergence.counts) or _made_up_for(case, divergence):
+        if rejoined(case, divergence.counts) or _made_up_for(case, divergence) or _may_come_yet(case, divergence):
             continue
         if ends_a_loop(case, divergence) or keep_own_intervals(case, divergence) or keep_own_paces(case, divergence):
             continue
@@ -92,6 +92,13 @@ def _made_up_for(case: Case, divergence: Divergence) -> bool:
     level = len({(head.issued, head.completed) for head in heads}) == 1
     took_part = all(rank in case.ranks and _has_ended(case.ranks[rank]) for rank in group.silent)
     return bool(heads) and level and took_part and heads[0].issued == heads[0].completed
+
+
+def _may_come_yet(case: Case, divergence: Divergence) -> bool:
+    """Each rank with fewer calls waits for a thread of its own, which is on its way and may make the others."""
+    most = max(divergence.counts.values())
+    fewer = [case.ranks[rank] for rank, count in divergence.counts.items() if count < most and rank in case.ranks]
+    return bool(fewer) and all(view.main_waits_for_a_thread and view.threads_that_may_communicate() for view in fewer)
 
 
 def _has_ended(view: RankView) -> bool:

@@ -9,6 +9,7 @@ from hangwatch.catalogue import cause
 from hangwatch.facts.case import Case
 from hangwatch.facts.locks import lock_waits
 from hangwatch.facts.other_loaders import uneven_elsewhere
+from hangwatch.facts.own_code import saving_thread
 from hangwatch.model import Alternative, Certainty, LoaderFacts
 from hangwatch.proof.conditions import board_is_fresh
 from hangwatch.ranks.ledger import GroupKey
@@ -128,7 +129,7 @@ def _compiling(case: Case) -> str:
 
 
 def _saving(case: Case) -> str:
-    found = any(view.now.doing is Doing.CHECKPOINT for view in case)
+    found = any(saving_thread(view) is not None for view in case)
     return "" if found else "no rank reads or writes a checkpoint"
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from hangwatch.model import Divergence, Reading, StepEntry
-from hangwatch.ranks.joined import stood_in
+from hangwatch.ranks.joined import in_flight, stood_in
 from hangwatch.ranks.paces import LEAST_ALIKE, fit_together, pace_of, paces_of
 
 GroupKey = tuple[str, tuple[int, ...]]
@@ -32,7 +32,7 @@ class _Suspicion:
     """A difference that has not lasted long enough yet."""
 
     divergence: Divergence
-    since: StepKey
+    issued: dict[int, int]  # by each member when the step after it began
     seen: int = 1
 
 
@@ -144,10 +144,13 @@ def _look(watched: _Watched, key: GroupKey, readings: Mapping[int, Reading], now
             watched.suspicion = None
         elif watched.suspicion is None:
             divergence = between(key, readings, aligned(readings), watched.last, step, now)
-            watched.suspicion = _Suspicion(divergence, step)
+            watched.suspicion = _Suspicion(divergence, issued)
         else:
             watched.suspicion.seen += 1
-            if watched.suspicion.seen > CONFIRM and not _may_be_its_pace(watched, key[0], readings):
+            lasts = watched.suspicion.seen > CONFIRM and not in_flight(
+                readings.values(), key, watched.base, watched.suspicion.issued
+            )
+            if lasts and not _may_be_its_pace(watched, key[0], readings):
                 found = watched.suspicion.divergence
                 watched.done = stood_in(readings.values(), key[0])
                 if watched.done:

@@ -25,10 +25,11 @@ def left_after_fewer_turns(case: Case, cause: str, *, of_few: bool = False) -> F
     short = fewer_turns(case)
     if short is None or drew_alike(case, short):
         return None
-    if 2 * len(short.inside) < len(short.left):
+    way = likely_way(case, short)
+    by_number = way.cause == "uneven-steps"  # the loop shows no way out but its end: no rank decided to leave it
+    if (len(short.inside) if by_number else 2 * len(short.inside)) < len(short.left):
         return _more_turns(case, short, cause) if of_few and tries_again_at(case, short) is None else None
     first = case.ranks[short.left[0]]
-    way = likely_way(case, short)
     if way.cause != cause:
         return None
     count = short.made.get(first.rank)
@@ -48,7 +49,7 @@ def left_after_fewer_turns(case: Case, cause: str, *, of_few: bool = False) -> F
         Certainty.LIKELY,
         f"{case.name(short.left, capital=True)} {made}{now_at(case, short.left, first.where)};"
         f" {others}{without if failed else already}{way.why}.",
-        fix=_WITHOUT_LOADER if cause == "uneven-steps" and all(view.loader is None for view in case) else "",
+        fix=_fix(case, cause),
         culprits=case.culprits(short.left, way.the_only),
         step=_step(case, short, cause),
         evidence=(
@@ -73,6 +74,7 @@ def _more_turns(case: Case, short: FewerTurns, cause: str) -> Finding:
         Certainty.LIKELY,
         f"{case.name(short.inside, capital=True)} {words.verb(len(short.inside), 'is', 'are')} still in the loop{now},"
         f" and {case.name(short.left)} {behind}: {'it makes' if one else 'they make'} more turns than most ranks.",
+        fix=_fix(case, cause),
         culprits=case.culprits(short.inside),
         victims=tuple(rank for rank in case.blocked if rank not in short.inside),
         step=case.step_of(short.inside),
@@ -84,6 +86,10 @@ def _more_turns(case: Case, short: FewerTurns, cause: str) -> Finding:
         status=case.failed,
         awaited=short.inside,
     )
+
+
+def _fix(case: Case, cause: str) -> str:
+    return _WITHOUT_LOADER if cause == "uneven-steps" and all(view.loader is None for view in case) else ""
 
 
 def _past_it(short: FewerTurns) -> str:

@@ -52,6 +52,7 @@ _CHECKS = frozenset(
         "is_tensor",
     }
 )
+_OF_ALL = frozenset({"any", "all"})
 _SIZES = frozenset({"len", "numel", "size", "shape", "sum", "count"})
 _PLAIN = frozenset(
     {"bool", "float", "int", "abs", "round", "max", "min", "item", "sum", "mean", "detach", "cpu", "tolist"}
@@ -110,10 +111,12 @@ class _Reader:
 
     def _of_call(self, test: ast.Call, depth: int) -> Asks:
         name = called(test)
+        inner = test.args[0] if test.args else getattr(test.func, "value", None)
+        if name in _OF_ALL and (made := self._made(inner.id) if isinstance(inner, ast.Name) else inner) is not None:
+            return "value" if _is_threshold(made) else "check"
         if name in _CHECKS:
             return "check"
         if name in _PLAIN:
-            inner = test.args[0] if test.args else getattr(test.func, "value", None)
             return self.asks(inner, depth) if inner is not None else "check"
         return "value"
 
@@ -322,6 +325,14 @@ def _is_check(test: ast.Compare) -> bool:
         isinstance(part, ast.Attribute) and part.attr == "shape" for side in sides for part in ast.walk(side)
     )
     return sized and any(_is_few(side) for side in sides)
+
+
+def _is_threshold(test: ast.AST) -> bool:
+    """Numbers are compared with a limit: `load > 0.3`. With zero, or for equality, it asks for what there is."""
+    if not isinstance(test, ast.Compare) or _is_check(test):
+        return False
+    zero = any(isinstance(side, ast.Constant) and side.value == 0 for side in (test.left, *test.comparators))
+    return not zero and all(isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for op in test.ops)
 
 
 def _is_few(side: ast.expr) -> bool:

@@ -1,12 +1,14 @@
 """How long a rank may stand still before it counts as stalled without proof.
 
-Patience learns: a job whose slowest recent step took 40 s is given 240 s. Stages in which long silences are normal
-(the first step compiles and warms caches, an evaluation runs for minutes) are given more from the start, and every
-incident that ended by itself doubles what follows.
+Patience learns: a job whose slowest recent step took 40 s is given 240 s, on whichever rank that was. What rank 0 does
+between two epochs, such as copying a checkpoint, is no part of its own steps, but of those that wait for it. Stages in
+which long silences are normal (the first step compiles and warms caches, an evaluation runs for minutes) are given more
+from the start, and every incident that ended by itself doubles what follows.
 
-All that is for guesses. Where a fact keeps a rank from going on by itself (`hangwatch.judge.patience`),
-patience is a minute at most, in every stage. Where the ranks only sleep and wait for each other, no stage is a reason
-for more than `stall_after`. Of a rank whose stack is in Python's exit the training is over, whatever its board says.
+All that is for guesses. Where a fact keeps a rank from going on by itself (`hangwatch.judge.patience`), patience is a
+minute at most, in every stage. Where the ranks only sleep and wait for each other, no stage is a reason for more than
+`stall_after`, but their pace is. Of a rank whose stack is in Python's exit the training is over, whatever its board
+says.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hangwatch.judge.patience import FACTS_S, exiting, held, in_first_step, resting, shortened
-from hangwatch.model import Frame, Phase, ProcessEvidence, RankEvidence, Reading, Snapshot
+from hangwatch.model import Frame, Phase, ProcessEvidence, RankEvidence, Snapshot
 from hangwatch.settings import Settings
 from hangwatch_agent.roster.phases import EXITING, STARTING
 from hangwatch_agent.roster.rank_states import RankState
@@ -26,8 +28,9 @@ MOST_GROWTH = 8.0
 BEFORE_INIT = 10.0  # times start_after: how long a living process may take before init_process_group
 
 
-def patience(reading: Reading, settings: Settings, growth: float = 1.0) -> float:
-    """Seconds of stillness after which the rank of `reading` counts as stalled."""
+def patience(rank_state: RankState, settings: Settings, growth: float = 1.0) -> float:
+    """Seconds of stillness after which a rank counts as stalled, whatever a look has shown of it."""
+    reading = rank_state.reading
     if reading.phase is Phase.START:  # in the user's own code: it may load data, and has called no rank yet
         return settings.start_after * BEFORE_INIT * growth
     if reading.phase in STARTING:
@@ -36,14 +39,14 @@ def patience(reading: Reading, settings: Settings, growth: float = 1.0) -> float
         return settings.linger_after * growth
     long = reading.phase == Phase.EVAL or in_first_step(reading)
     base = settings.stall_after * (LONG_STAGES if long else 1.0)
-    return max(base, SLOW_STEPS * reading.times.slowest_recent_s) * growth
+    return max(base, SLOW_STEPS * rank_state.slowest_s) * growth
 
 
 def patience_with(rank_state: RankState, settings: Settings, growth: float = 1.0) -> float:
     """Patience with a rank as it stands: less where a fact is known of it."""
     if rank_state.held_patience_s is not None:
         return rank_state.held_patience_s
-    return patience(rank_state.reading, settings, growth)
+    return patience(rank_state, settings, growth)
 
 
 Place = tuple[Frame | None, ...]
@@ -69,8 +72,8 @@ class Holds:
     def noted(self, snapshot: Snapshot, rank_states: Iterable[RankState], growth: float = 1.0) -> Snapshot:
         """The snapshot with the facts of each rank and the patience that follows from them, which are remembered."""
         facts = held(snapshot)
-        most = self._most(snapshot, facts)
         by_pid = {each.pid: each for each in rank_states}
+        most = self._most(snapshot, facts, by_pid.values())
         known = self._known
         self._known = {}
         ranks = []
@@ -83,11 +86,12 @@ class Holds:
             ranks.append(rank)
         return replace(snapshot, ranks=tuple(ranks))
 
-    def _most(self, snapshot: Snapshot, facts: Mapping[int, str]) -> dict[int, float]:
+    def _most(self, snapshot: Snapshot, facts: Mapping[int, str], rank_states: Iterable[RankState]) -> dict[int, float]:
         """The most patience with each rank of which the snapshot shows more than its board does."""
         settings = self._settings
+        pace_s = SLOW_STEPS * max((each.slowest_s for each in rank_states), default=0.0)
         return {
-            **dict.fromkeys(resting(snapshot), settings.stall_after),
+            **dict.fromkeys(resting(snapshot), max(settings.stall_after, pace_s)),
             **dict.fromkeys(facts, min(settings.stall_after, FACTS_S)),
             **dict.fromkeys(exiting(snapshot), settings.linger_after),
         }
@@ -98,7 +102,7 @@ class Holds:
         place = _place(rank)
         same = known is not None and (known.moved_at, known.place) == (rank_state.moved_at, place)
         seen_after_s = known.seen_after_s if same and known is not None else rank.still_s
-        longest = patience(rank_state.reading, self._settings, growth)
+        longest = patience(rank_state, self._settings, growth)
         return _Hold(rank_state.moved_at, place, seen_after_s, shortened(longest, most_s * growth, seen_after_s))
 
     def applied(self, rank_states: Sequence[RankState]) -> tuple[RankState, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,6 +31,7 @@ class RankState:
     state: str
     since: float  # when `state` was first seen
     held_patience_s: float | None = None  # patience where a look has shown a fact that holds it as long as it stands
+    slowest_s: float = 0.0  # the slowest recent step of any rank: what one does between two steps, the others wait for
 
     @property
     def rank(self) -> int | None:
@@ -92,7 +93,7 @@ class Roster:
                 if rank_state.state == "X" and now - rank_state.since > FINAL_S:
                     self._final.add(path)  # it is no longer written
                     local_reader.forget(path)
-        return newest(self._rank_states.values())
+        return with_slowest(newest(self._rank_states.values()))
 
     def _read(self, path: Path, now: float) -> str:
         """Take in what a board says. Returns the state of a process that its pid does not tell of, else ""."""
@@ -145,6 +146,12 @@ def newest(rank_states: Iterable[RankState]) -> tuple[RankState, ...]:
     living = {each.rank for each in chosen.values() if each.alive}
     kept = [each for each in chosen.values() if each.alive or each.rank is None or each.rank not in living]
     return tuple(sorted(kept, key=lambda each: (each.rank is None, each.rank or 0, each.pid)))
+
+
+def with_slowest(rank_states: Sequence[RankState]) -> tuple[RankState, ...]:
+    """The ranks' states with the slowest recent step of all of them."""
+    slowest_s = max((each.reading.times.slowest_recent_s for each in rank_states), default=0.0)
+    return tuple(replace(each, slowest_s=slowest_s) for each in rank_states)
 
 
 def _generation(rank_state: RankState) -> int:

@@ -348,7 +348,7 @@ class Watchdog:
             rank,
             process=process,
             still_s=max(0.0, taken_at - rank_state.moved_at),
-            patience_s=patience(rank_state.reading, self.settings, self.response.growth),
+            patience_s=patience(rank_state, self.settings, self.response.growth),
             ended_at=self.deaths.ended.get((rank_state.pid, rank_state.ticks)),
             phases=self._phase_history.of(rank_state.path),
         )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.own_code import awaited_views, status_of
+from hangwatch.facts.own_code import awaited_views, saving_thread, status_of
 from hangwatch.facts.pipes import readers_of
 from hangwatch.model import Certainty, OpenFile, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
-from hangwatch.stacks.activity import Doing, Within
 
 SAVING_PATIENCE = 5  # times the usual patience, as the setting stall_after says
 TRICKLE = 1024  # bytes between two samples
@@ -17,12 +16,13 @@ TRICKLE = 1024  # bytes between two samples
 
 def slow_checkpoint(case: Case) -> Finding | None:
     """The others wait for ranks that read or write a checkpoint."""
-    savers = [view for view in awaited_views(case) if _saves(view)]
+    threads = {view.rank: thread for view in awaited_views(case) if (thread := saving_thread(view)) is not None}
+    savers = case.views(threads)
     if not savers:
         return None
     culprits = [view.rank for view in savers]
     victims = case.victims(culprits)
-    view = savers[0]
+    view, thread = savers[0], threads[savers[0].rank]
     file = view.evidence.process.blocked_on if view.evidence.process is not None else None
     readers = [pid for pid in readers_of(case, file.path) if pid != view.pid] if file is not None else []
     bytes_moved = sum(
@@ -36,12 +36,12 @@ def slow_checkpoint(case: Case) -> Finding | None:
         "slow-checkpoint",
         Certainty.LIKELY,
         f"{case.name(culprits, capital=True)} {words.verb(len(culprits), 'is', 'are')} reading or writing a checkpoint"
-        f"{_target(file, readers)}{words.at(view.where)}, {state}; {case.wait_words(victims)}.",
+        f"{_target(file, readers)}{words.at(thread.where or view.where)}, {state}; {case.wait_words(victims)}.",
         fix="" if moving else f"look at {_cause(readers)}",
-        culprits=tuple(other.culprit() for other in savers),
+        culprits=tuple(other.culprit(threads[other.rank].where) for other in savers),
         victims=victims,
         step=view.step,
-        evidence=(f"rank {view.rank} is in {words.place(view.now.frame)}, {state}",),
+        evidence=(f"rank {view.rank} is in {words.place(thread.frame)}, {state}",),
         status=_saving(case, savers),
     )
 
@@ -71,7 +71,3 @@ def _saving(case: Case, savers: list[RankView]) -> Status:
 def _written(view: RankView) -> int:
     process = view.evidence.process
     return (process.written_delta_bytes or 0) if process is not None else 0
-
-
-def _saves(view: RankView) -> bool:
-    return view.now.doing is Doing.CHECKPOINT or (Within.CHECKPOINT in view.now.within and not view.now.in_collective)

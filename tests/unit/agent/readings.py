@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,4 +38,5 @@ def rank_state(
 ) -> RankState:
     """The state of a rank with such a reading."""
     found = reading(rank, **parts)
-    return RankState(Path(f"rank-{found.identity.pid}-7.board"), found, moved_at, state, since)
+    made = RankState(Path(f"rank-{found.identity.pid}-7.board"), found, moved_at, state, since)
+    return replace(made, slowest_s=found.times.slowest_recent_s)

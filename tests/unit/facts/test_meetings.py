@@ -66,10 +66,22 @@ def test_ranks_that_have_more_batches_of_the_same_epoch_may_come_to_it_yet() -> 
     assert "went by report" not in diagnose(job(epoch=0)).verdict.summary
 
 
-def test_of_a_meeting_without_record_no_rank_is_said_to_be_alone_in_it() -> None:
-    """GIVEN no loader WHEN one of two ranks waits in `report` and the other one in backward."""
+def without_loader(*ways: Bypass) -> Snapshot:
+    """Of two ranks without a loader one waits in `report`, and the other one in the backward of its next step."""
     turn: list[Action] = [Draw(), Call(via="gradients", line=18)]
     snapshot = World([[*turn * 5, Stall(line=39)], turn * 6]).run().snapshot(still_s=500.0)
-    verdict = diagnose(reporting(snapshot, (0,))).verdict
+    return replace(reporting(snapshot, (0,)), call_sites=(CallSite((REPORT, LOOP), ways),))
+
+
+@pytest.mark.parametrize(("asks", "cause"), [("rank", "rank-zero-only-collective"), ("value", "undetermined")])
+def test_without_epochs_only_a_condition_on_the_rank_says_who_went_by_it(asks: str, cause: str) -> None:
+    verdict = diagnose(without_loader(way(asks))).verdict
+    assert verdict.cause == cause, verdict.summary
+    assert not any("epoch" in sentence for sentence in verdict.evidence)
+
+
+def test_of_a_meeting_without_record_no_rank_is_said_to_be_alone_in_it() -> None:
+    """GIVEN no loader WHEN one of two ranks waits in `report` and the other one in backward."""
+    verdict = diagnose(without_loader()).verdict
     assert (verdict.cause, verdict.culprits) == ("undetermined", ())
     assert not any("no other rank has ever called" in sentence for sentence in verdict.evidence)

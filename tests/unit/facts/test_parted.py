@@ -16,6 +16,7 @@ from tests.unit.simulator import SCRIPT, Action, Call, Draw, World
 RETURNS = Call("broadcast", line=40)  # of every turn of the loop over lines 20 to 60
 LEARNS = Call("all_reduce", line=30)  # where a condition at line 28 asks for it
 LAST = Call("reduce", line=50)
+METRICS = replace(LEARNS, size=3)
 
 
 def job(*ranks: list[Action], loop: LoopFacts | None = None, ways: tuple[Bypass, ...] = (way("value"),)) -> Snapshot:
@@ -46,6 +47,18 @@ def test_its_condition_is_named_with_the_rank_that_answered_it_otherwise() -> No
         "`if loss < best` (train.py:28) came out differently on the ranks:"
         " ranks 0 and 2 called all_reduce (train.py:30), rank 1 did not."
     )
+
+
+def test_a_condition_on_the_rank_beside_it_decides_as_well() -> None:
+    """GIVEN rank 0 alone in a call behind a condition on the rank, and then one on a value that only it has."""
+
+    def guarded(entry: RankEvidence) -> RankEvidence:
+        stacks = tuple(replace(each, guard="rank") for each in entry.stacks)
+        return replace(entry, stacks=stacks, earlier_stacks=stacks) if entry.rank == 0 else entry
+
+    ways = (way("rank", line=27), way("value"))
+    judgement = diagnose(changed(job([METRICS, RETURNS], [RETURNS], [RETURNS], ways=ways), guarded))
+    assert (judgement.verdict.cause, [who for who, _ in blamed(judgement)]) == ("rank-zero-only-collective", [0])
 
 
 def test_a_call_behind_the_last_common_one_comes_before_the_next_turn() -> None:

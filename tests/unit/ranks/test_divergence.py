@@ -268,3 +268,18 @@ def test_ranks_that_accumulate_over_other_numbers_of_forwards_lack_nothing() -> 
 def test_a_synchronisation_that_is_left_out_is_still_told(every: tuple[int, ...], skips: int, step: int) -> None:
     (found,) = watched(*every, skips=skips)
     assert (found.step, found.short) == (step, (1,))
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_calls_that_the_steps_do_not_wait_for_may_still_come_on_the_other_rank(complete: bool) -> None:
+    """GIVEN a checkpoint's thread in its last call on two ranks WHEN that of rank 1 writes still, and all train on."""
+    watch, steps = DivergenceWatch(), [0, 2, *[0] * 12]
+
+    def saves(rank: int, last: bool) -> Reading:
+        found = reading(rank, [0, 2 if last else 1, *steps[2:]])
+        (head,) = found.heads
+        return replace(found, heads=(replace(head, completed=head.issued - (last and not complete)),))
+
+    boards = [saves(rank, last=rank != 1) for rank in range(3)]
+    assert bool(watch.update(boards, 1.0)) is complete
+    assert watch.update([saves(rank, last=True) for rank in range(3)], 2.0) == ()

@@ -18,7 +18,7 @@ FEWEST_STEPS = 3  # earlier steps, each with the call, that make it a call of ev
 
 
 def skipped_before_an_abort(case: Case) -> Finding | None:
-    """Some ranks ended in a call of every step; the others, in the same step, had not called it and came to another."""
+    """Some ranks ended in a call of every step; the others, in the same step, had made fewer and came to another."""
     lasts = last_calls(case) if brought_down(case) and _sizes_differed(case) else {}
     places = {last.site for last in lasts.values() if last.call is not None}
     steps = {case.ranks[rank].step.step for rank in lasts}
@@ -27,8 +27,11 @@ def skipped_before_an_abort(case: Case) -> Finding | None:
     if len(places) != 1 or len(steps) != 1 or step is None or not rest or 2 * len(rest) > len(case.ranks):
         return None
     place = next(iter(places))
-    asked = {rank: _calls_until(case, rank, place, step) for rank in case.ranks}
-    if any(asked[rank] is not True for rank in lasts) or any(asked[rank] is not False for rank in rest):
+    made = {rank: _made(case, rank, place, step) for rank in case.ranks}
+    reached = min(made[rank] for rank in lasts)
+    if reached < 1 or any(made[rank] >= reached for rank in rest):
+        return None
+    if not all(_used_to_make(case, rank, place, step, reached) for rank in case.ranks):
         return None
     return _finding(case, place, rest, lasts)
 
@@ -39,15 +42,18 @@ def _sizes_differed(case: Case) -> bool:
     return any(end.word is None or end.word.kind is Kind.SIZE_MISMATCH for end in ends)
 
 
-def _calls_until(case: Case, rank: int, place: Site, step: int) -> bool | None:
-    """Whether `rank`, which is in `step`, has called from `place` in it; None unless each step before had that call."""
+def _made(case: Case, rank: int, place: Site, step: int) -> int:
+    """How often `rank` has called from `place` in that step."""
+    return sites_of(case).by_step(rank).get(step, []).count(place)
+
+
+def _used_to_make(case: Case, rank: int, place: Site, step: int, times: int) -> bool:
+    """`rank` is in `step`, called from `place` that often in each step before, and is at no call that is new."""
     made = sites_of(case).by_step(rank)
     before = [places for number, places in made.items() if min(made) < number < step]
-    now = made.get(step, [])
     usual = {each for places in before for each in places}
-    if len(before) < FEWEST_STEPS or not all(place in places for places in before) or not usual.issuperset(now):
-        return None
-    return place in now if case.ranks[rank].step.step == step else None
+    regular = len(before) >= FEWEST_STEPS and all(places.count(place) >= times for places in before)
+    return regular and usual.issuperset(made.get(step, [])) and case.ranks[rank].step.step == step
 
 
 def _finding(case: Case, place: Site, rest: tuple[int, ...], lasts: dict[int, Last]) -> Finding:
@@ -55,20 +61,27 @@ def _finding(case: Case, place: Site, rest: tuple[int, ...], lasts: dict[int, La
     ways = ways_past(case, place)
     where = the_only(ways) or lasts[first].where
     name, others, step = sites_of(case).named(first, place), case.name(lasts), case.ranks[first].step
+    made = {rank: _made(case, rank, place, step.step or 0) for rank in case.ranks}
+    reached, short = min(made[rank] for rank in lasts), max(made[rank] for rank in rest)
+    skipped = f"left out a call of {name}" if short else f"skipped {name}"
+    stood = f"{others} stood in that call of {words.step(step)}, of which {case.name(rest)} has no record"
+    if short:
+        stood = (
+            f"in {words.step(step)} {others} had called it {reached} times or more, {case.name(rest)} {short} or less"
+        )
+    often = f"{reached} times or more " if reached > 1 else ""
     return Finding(
         "skipped-collective",
         Certainty.LIKELY,
-        f"{case.name(rest, capital=True)} skipped {name} in {words.step(step)}{skip_path(ways)}, and went on to another"
+        f"{case.name(rest, capital=True)} {skipped} in {words.step(step)}{skip_path(ways)}, and went on to another"
         f" call, with which it was paired on {others}: the sizes differ, and the backend ended the job.",
         culprits=case.culprits(rest, where),
         victims=tuple(lasts),
         step=step,
-        evidence=(
-            f"{others} stood in that call of {words.step(step)}, of which {case.name(rest)} has no record",
-            *evidence_of(ways),
-            *end_sentences(case),
+        evidence=(stood, *evidence_of(ways), *end_sentences(case)),
+        witnesses=(
+            Witness(WitnessKind.HABIT, f"{case.name(rest)} called it {often}in every earlier step that is recorded"),
         ),
-        witnesses=(Witness(WitnessKind.HABIT, f"{case.name(rest)} called it in every earlier step that is recorded"),),
         status=Status.FAILED,
         awaited=rest,
     )

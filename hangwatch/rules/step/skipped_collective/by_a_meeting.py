@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.meetings import PassedMeeting, passed_meeting
-from hangwatch.facts.skip_paths import evidence_of, the_only
+from hangwatch.facts.skip_paths import asked_for_the_rank, evidence_of, the_only
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty
 from hangwatch.ranks.sides import odd_of
@@ -13,7 +13,7 @@ from hangwatch.rules.finding import Finding
 
 
 def went_by_a_meeting(case: Case) -> Finding | None:
-    """Ranks are in a later epoch, and others in a call that returns when all have come to it."""
+    """Ranks are in a later epoch or step, and others in a call that returns when all have come to it."""
     found = passed_meeting(case)
     if found is None or not case.blocked:
         return None
@@ -32,11 +32,15 @@ def went_by_a_meeting(case: Case) -> Finding | None:
         victims=tuple(rank for rank in case.blocked if rank not in odd),
         step=case.step_of(found.waiting),
         evidence=evidence_of(found.ways),
-        witnesses=(
-            Witness(Kind.PLACE, f"{waiting} called {found.call} behind an epoch that was as long on all ranks"),
-        ),
+        witnesses=(_witness(case, found, waiting),),
         awaited=odd,
     )
+
+
+def _witness(case: Case, found: PassedMeeting, waiting: str) -> Witness:
+    if case.step_of(found.waiting).epoch is not None:
+        return Witness(Kind.PLACE, f"{waiting} called {found.call} behind an epoch that was as long on all ranks")
+    return Witness(Kind.SOURCE, asked_for_the_rank(next(way for way in found.ways if way.asks == "rank")))
 
 
 def _cause(found: PassedMeeting) -> tuple[str, tuple[int, ...]]:

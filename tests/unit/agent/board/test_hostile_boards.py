@@ -28,7 +28,7 @@ from hangwatch_agent.board.writer import BoardWriter
 from hangwatch_agent.dashboard_client import messages
 from hangwatch_agent.overhead.poll import MadeUpRank
 from hangwatch_agent.roster import patience
-from hangwatch_agent.roster.rank_states import Roster, mark
+from hangwatch_agent.roster.rank_states import RankState, Roster, mark
 from tests.unit.agent.readings import reading
 
 CALLS_MADE = 60
@@ -131,7 +131,7 @@ def _spoiled(value: object, rng: random.Random) -> object:
 def use(found: Reading) -> None:
     """What a poll does with a reading."""
     mark(found)
-    patience.patience(found, Settings())
+    patience.patience(RankState(Path("rank.board"), found, 0.0, "S", 0.0), Settings())
     messages.waiting_for(found)
     codec.dumps(found)
     assert 0 < found.identity.pid <= 1 << 22

@@ -5,51 +5,58 @@ from typing import Any
 from hangwatch.model import Frame, OpenFile, Phase, Progress, Snapshot, StepTimes
 from hangwatch.settings import Settings
 from hangwatch_agent.roster.patience import Holds, patience, patience_with
-from hangwatch_agent.roster.rank_states import RankState
+from hangwatch_agent.roster.rank_states import RankState, with_slowest
 from tests.unit import job
-from tests.unit.agent.readings import rank_state, reading
+from tests.unit.agent.readings import rank_state
 
 SETTINGS = Settings(stall_after=10.0, start_after=30.0)
 
 
 def test_a_quick_job_has_the_patience_of_the_setting() -> None:
-    assert patience(reading(), SETTINGS) == 10.0
+    assert patience(rank_state(0), SETTINGS) == 10.0
 
 
 def test_patience_learns_from_slow_steps() -> None:
-    assert patience(reading(times=StepTimes(steps=9, slowest_recent_s=40.0)), SETTINGS) == 240.0
+    assert patience(rank_state(0, times=StepTimes(steps=9, slowest_recent_s=40.0)), SETTINGS) == 240.0
+
+
+def test_patience_follows_the_slowest_step_of_any_rank() -> None:
+    """GIVEN what rank 0 does between two epochs WHEN the others wait for it in their next step."""
+    waited = rank_state(1, times=StepTimes(steps=9, slowest_recent_s=45.0))
+    quick, _ = with_slowest([rank_state(0), waited])
+    assert patience(quick, SETTINGS) == 270.0
 
 
 def test_the_first_step_and_evaluation_are_given_more() -> None:
-    first = reading(progress=Progress(epoch=0, batch=0, step=0))
-    evaluation = reading(phase=Phase.EVAL)
+    first = rank_state(0, progress=Progress(epoch=0, batch=0, step=0))
+    evaluation = rank_state(0, phase=Phase.EVAL)
     assert patience(first, SETTINGS) == patience(evaluation, SETTINGS) == 50.0
 
 
 def test_a_loop_of_raw_collectives_has_no_first_step_to_wait_for() -> None:
-    raw = reading(phase=Phase.READY, progress=Progress(step=-1, calls=40))
+    raw = rank_state(0, phase=Phase.READY, progress=Progress(step=-1, calls=40))
     assert patience(raw, SETTINGS) == 10.0
 
 
 def test_start_has_a_patience_of_its_own() -> None:
-    assert patience(reading(phase=Phase.INIT), SETTINGS) == 30.0
+    assert patience(rank_state(0, phase=Phase.INIT), SETTINGS) == 30.0
 
 
 def test_a_rank_that_has_called_no_other_rank_yet_may_load_its_data_first() -> None:
-    assert patience(reading(phase=Phase.START), SETTINGS) == 300.0
+    assert patience(rank_state(0, phase=Phase.START), SETTINGS) == 300.0
 
 
 def test_every_false_alarm_makes_it_more_patient() -> None:
-    assert patience(reading(), SETTINGS, growth=4.0) == 40.0
+    assert patience(rank_state(0), SETTINGS, growth=4.0) == 40.0
 
 
 def test_a_program_that_is_over_may_linger_for_a_while() -> None:
-    over = reading(phase=Phase.ATEXIT, times=StepTimes(steps=9, slowest_recent_s=40.0))
+    over = rank_state(0, phase=Phase.ATEXIT, times=StepTimes(steps=9, slowest_recent_s=40.0))
     assert patience(over, Settings(linger_after=7.0)) == 7.0
 
 
 def test_the_first_batch_is_given_time_although_ddp_has_called_collectives_before() -> None:
-    first = reading(phase=Phase.DATA, progress=Progress(step=-1, calls=3))
+    first = rank_state(0, phase=Phase.DATA, progress=Progress(step=-1, calls=3))
     assert patience(first, SETTINGS) == 50.0
 
 
@@ -116,6 +123,14 @@ def test_a_rank_that_only_sleeps_while_the_others_wait_is_given_no_more_for_the_
     rank = next(rank for rank in seen.ranks if rank.rank == 1)
     assert (rank.held, rank.patience_s) == ("", 120.0)
     assert [patience_with(each, USUAL) for each in holds.applied(rank_states)] == [600.0, 120.0]
+
+
+def test_a_rank_that_only_sleeps_is_given_what_the_pace_of_the_job_asks_for() -> None:
+    """GIVEN a job that stood still for 45 s before, while its rank 1 slept time and again."""
+    times = StepTimes(steps=9, slowest_recent_s=45.0)
+    holds, rank_states = Holds(USUAL), with_slowest([rank_state(0, times=times), rank_state(1)])
+    holds.noted(held_evidence(system_call="clock_nanosleep"), rank_states)
+    assert [patience_with(each, USUAL) for each in holds.applied(rank_states)] == [270.0, 270.0]
 
 
 def test_a_rank_that_has_not_come_is_given_a_minute_where_a_fact_holds_it() -> None:

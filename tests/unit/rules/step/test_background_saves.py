@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Collective, Frame, RankEvidence, Snapshot, ThreadStack
+from hangwatch.model import Collective, Divergence, Frame, RankEvidence, Snapshot, Status, ThreadStack
 from tests.unit.rules.step.decisions import GRADIENTS, Program, blamed, changed
 from tests.unit.simulator import SCRIPT, STDLIB, TORCH, Call, Draw, World
 
@@ -19,6 +19,7 @@ FUTURE = (
     Frame(SCRIPT, 99, "<module>"),
 )
 
+WRITE_DATA = Frame(f"{TORCH}/distributed/checkpoint/state_dict_saver.py", 500, "write_data")
 LIBRARY = (
     Frame(f"{TORCH}/distributed/distributed_c10d.py", 4287, "all_gather"),
     Frame(f"{TORCH}/distributed/checkpoint/utils.py", 135, "gather_object"),
@@ -81,6 +82,26 @@ def test_a_thread_that_may_still_come_leaves_no_rank_behind(timed: bool) -> None
 
     verdict = diagnose(changed(snapshot, change)).verdict
     assert (verdict.hang == "proven", verdict.cause == "skipped-collective") == (False, False)
+
+
+def test_what_a_thread_on_its_way_has_yet_to_call_was_not_left_out() -> None:
+    """GIVEN a save of many steps ago WHEN its calls are on record no more, and the thread of one rank writes still."""
+    snapshot = replace(saved(1), divergences=(Divergence("1", (0, 1, 2), 3, None, None, {0: 1, 1: 0, 2: 1}, (1,)),))
+    writes = ThreadStack(9, "saver", (Frame(SCRIPT, 60, "write"), WRITE_DATA, *LIBRARY[2:]))
+
+    def change(rank: RankEvidence) -> RankEvidence:
+        kept = tuple(call for call in rank.collectives.recent if call.group == "0")
+        found = replace(rank.collectives, recent=kept)
+        if rank.rank != 1:
+            return replace(rank, collectives=found)
+        stacks = (ThreadStack(1, "MainThread", FUTURE, main=True), writes)
+        assert rank.process is not None
+        process = replace(rank.process, system_call="futex", private_wait=True)
+        return replace(rank, collectives=found, stacks=stacks, earlier_stacks=stacks, process=process)
+
+    judgement = diagnose(changed(snapshot, change))
+    assert (judgement.verdict.cause, judgement.status) == ("slow-checkpoint", Status.WAITING), judgement.verdict.summary
+    assert blamed(judgement) == [(1, 60)]
 
 
 def saved_alone(guard: str) -> Snapshot:

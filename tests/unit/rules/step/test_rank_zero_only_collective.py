@@ -27,6 +27,7 @@ from hangwatch.rules.step.rank_zero_only_collective.before_the_end import stayed
 from tests.unit.job import C10D, SCRIPT, TORCH, blamed, frames, judge, rank, snapshot, told
 from tests.unit.job import told as said
 from tests.unit.rules.step.aborts import EXTRA, MODULE, SIZES, TRACE, USUAL, calls, dead, drew, lost
+from tests.unit.rules.step.decisions import GRADIENTS, changed
 from tests.unit.rules.step.endings import DDP, ended, failed, stepped
 from tests.unit.rules.step.loops import END, Program, epoch, everywhere, judged
 from tests.unit.simulator import TRAINER, Call, Draw, LoopEnd, World, blamed_ranks
@@ -470,3 +471,17 @@ def test_a_call_inside_of_a_block_at_whose_end_the_others_wait(line: int, cause:
     judgement = judge(alone, *others, world_size=3)
     assert judgement.verdict.cause == cause
     assert blamed_ranks(judgement) == ([0] if line == 95 else [])
+
+
+def test_calls_that_met_others_of_elsewhere_make_no_habit() -> None:
+    """GIVEN a loop of gathers behind a rank check WHEN the first one was paired with one that the others made later."""
+    steps: Program = [action for _ in range(4) for action in (Draw(), GRADIENTS)]
+    lone: Program = [*steps, *[Call("all_gather", line=30, function="evaluate")] * 2]
+    others: Program = [*steps, *(Call("all_gather", line=32, size=size, function="predict") for size in (8, 2))]
+
+    def guarded(entry: RankEvidence) -> RankEvidence:
+        stacks = tuple(replace(each, guard="rank" if entry.rank == 0 else "none") for each in entry.stacks)
+        return replace(entry, stacks=stacks, earlier_stacks=stacks)
+
+    judgement = diagnose(changed(World([lone, others, others]).run().snapshot(), guarded))
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("rank-zero-only-collective", [0])

@@ -55,6 +55,26 @@ def test_any_other_rank_is_not_known_to_have_skipped_it(odd: RankEvidence) -> No
     assert told(job(odd))[0] != "skipped-collective"
 
 
+def twice(steps: int, last: int = 2) -> tuple[Collective, ...]:
+    """Two calls from one line in each step, as a loop over losses makes them, and `last` in the last one."""
+    made = [(step, turn) for step in range(steps) for turn in range(2 if step < steps - 1 else last)]
+    return tuple(
+        replace(calls(1)[0], seq=3 * step + turn + 1, step=step, at=1000.0 + 3 * step + turn) for step, turn in made
+    )
+
+
+@pytest.mark.parametrize(("made", "cause"), [(1, "skipped-collective"), (2, "undetermined")])
+def test_a_rank_that_made_fewer_of_the_calls_of_a_loop_left_one_out(made: int, cause: str) -> None:
+    """GIVEN a call made twice in each step WHEN a rank made it once, and the backend aborted one at the second."""
+    odd = ended_by_launcher(1, twice(STEP + 1, last=made))
+    judgement = judge(in_step(dead(0, twice(STEP + 1))), odd, in_step(lost(2, twice(STEP + 1))))
+    assert told(judgement)[0] == cause, judgement.verdict.summary
+    if made < 2:
+        assert [number for number, _, _ in blamed(judgement)] == [1]
+        assert "Rank 1 left out a call of all_reduce (train.py:24) in step 6" in judgement.verdict.summary
+        assert any("had called it 2 times or more, rank 1 1 or less" in each for each in judgement.verdict.evidence)
+
+
 GATHERS = (
     Frame(f"{TORCH}/distributed/_functional_collectives.py", 1138, "__torch_dispatch__"),
     Frame(f"{TORCH}/distributed/tensor/_redistribute.py", 1651, "redistribute_local_tensor"),

@@ -149,16 +149,17 @@ def _in_the_loop(found: Snapshot, rank: int) -> Snapshot:
     return replace(found, ranks=ranks)
 
 
-@pytest.mark.parametrize("culprit", [0, 3])
-def test_the_one_rank_that_makes_a_turn_more_than_most_is_named(culprit: int) -> None:
+@pytest.mark.parametrize(("culprit", "ranks"), [(0, 4), (3, 4), (1, 3)])
+def test_the_one_rank_that_makes_a_turn_more_than_most_is_named(culprit: int, ranks: int) -> None:
     """Nothing says how many turns there should be: what most ranks did is the program's."""
     usual: Program = [action for _ in range(6) for action in (Draw(), Call(line=12))]
     more: Program = [action for _ in range(7) for action in (Draw(), Call(line=12))]
     end = Call("all_gather", line=88)
-    world = World([[*(more if each == culprit else usual), end] for each in range(4)])
+    world = World([[*(more if each == culprit else usual), end] for each in range(ranks)])
     judgement = diagnose(_in_the_loop(world.run().snapshot(), culprit))
     assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("uneven-steps", [culprit])
     assert "makes more turns than most ranks" in judgement.verdict.summary
+    assert judgement.verdict.fix.startswith("let all ranks make as many turns")
 
 
 def test_one_turn_more_of_a_loop_that_tries_again_comes_from_an_error() -> None:
