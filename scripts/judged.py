@@ -13,8 +13,8 @@ from hangwatch.report import files
 from hangwatch.wire import codec
 
 FOLDER = Path(__file__).parent.parent / "tests" / "judged"
-TRUTH = "truth.toml"
 ENDING = ".json.xz"
+TRUTH = ".toml"
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,13 @@ class Truth:
 
 def truths(folder: Path = FOLDER) -> list[Truth]:
     """All that are kept, by name."""
-    try:
-        document = tomllib.loads((folder / TRUTH).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return []
-    return [_truth(name, said) for name, said in sorted(document.items())]
+    return [_truth(path) for path in sorted(folder.glob(f"*{TRUTH}"))]
 
 
-def _truth(name: str, said: dict[str, object]) -> Truth:
+def _truth(path: Path) -> Truth:
+    said = tomllib.loads(path.read_text(encoding="utf-8"))
     lists = {key: tuple(value) if isinstance(value, list) else value for key, value in said.items()}
-    return Truth(name, **lists)  # type: ignore[arg-type]  # the test of the corpus reads all of them
+    return Truth(name=path.name.removesuffix(TRUTH), **lists)
 
 
 def incident(name: str, folder: Path = FOLDER) -> Incident:
@@ -58,25 +55,22 @@ def incident(name: str, folder: Path = FOLDER) -> Incident:
 
 
 def keep(kept: Incident, truth: Truth, folder: Path = FOLDER) -> Path:
-    """Adds a report and what is true of it. Raises FileExistsError where the name is taken."""
+    """Adds a report, and what is true of it beside it. Raises FileExistsError where the name is taken."""
     path = folder / f"{truth.name}{ENDING}"
     text = codec.dumps(kept).encode(errors="backslashreplace")
     with path.open("xb") as file:
         file.write(lzma.compress(text, preset=9 | lzma.PRESET_EXTREME))
-    with (folder / TRUTH).open("a", encoding="utf-8") as file:
-        file.write(_entry(truth))
+    (folder / f"{truth.name}{TRUTH}").write_text(_text(truth), encoding="utf-8")
     return path
 
 
 def drop(name: str, folder: Path = FOLDER) -> None:
     """Forgets a report and what is true of it, if it is kept."""
-    (folder / f"{name}{ENDING}").unlink(missing_ok=True)
-    others = [truth for truth in truths(folder) if truth.name != name]
-    (folder / TRUTH).write_text("".join(map(_entry, others)).lstrip("\n"), encoding="utf-8")
+    for ending in (ENDING, TRUTH):
+        (folder / f"{name}{ending}").unlink(missing_ok=True)
 
 
-def _entry(truth: Truth) -> str:
+def _text(truth: Truth) -> str:
     """A string of JSON is one of TOML, and so is a list of strings or numbers."""
-    said = {key: value for key, value in vars(truth).items() if key != "name"}
-    lines = [f"{key} = {json.dumps(value)}" for key, value in said.items() if value != ""]
-    return "\n".join(["", f"[{truth.name}]", *lines, ""])
+    said = {key: value for key, value in vars(truth).items() if key != "name" and value != ""}
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in said.items())

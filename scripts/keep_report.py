@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None, folder: Path = judged.FOLDER) -> st
     try:
         print(judged.keep(files.read(given.report), truth, folder))
     except FileExistsError:
-        return f"{given.name} is kept already; choose another name, or remove it with its entry in {judged.TRUTH}"
+        return f"{given.name} is kept already; choose another name, or remove its two files"
     except ReportError as error:
         return str(error)
     return None
