@@ -43,9 +43,9 @@ def truths(folder: Path = FOLDER) -> list[Truth]:
 
 
 def _truth(path: Path) -> Truth:
-    said = tomllib.loads(path.read_text(encoding="utf-8"))
-    lists = {key: tuple(value) if isinstance(value, list) else value for key, value in said.items()}
-    return Truth(name=path.name.removesuffix(TRUTH), **lists)
+    name, said = path.name.removesuffix(TRUTH), tomllib.loads(path.read_text(encoding="utf-8"))
+    causes, ranks = tuple(said.pop("causes")), tuple(said.pop("ranks"))
+    return Truth(name, causes=causes, ranks=ranks, **said)
 
 
 def incident(name: str, folder: Path = FOLDER) -> Incident:

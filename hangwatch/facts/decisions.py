@@ -16,7 +16,7 @@ from hangwatch.facts.case import Case, once
 from hangwatch.facts.last_calls import brought_down, last_call, library_call
 from hangwatch.facts.mismatches import Mismatch, both_ways, common_call, first_mismatch, mispaired, times_followed
 from hangwatch.facts.parted import parted, ways_by
-from hangwatch.facts.parting import Parting, parting, two_sides
+from hangwatch.facts.parting import Left, Parting, parting, two_sides
 from hangwatch.facts.skip_paths import ways_past, ways_to
 from hangwatch.model import Bypass, Collective, Frame, StepName
 from hangwatch.ranks.sides import odd_of
@@ -49,10 +49,12 @@ class Disagreement:
 
     @property
     def odd(self) -> tuple[int, ...]:
-        """The fewer ranks; all of them where both sides are equally many, and no ranks of other groups tell."""
+        """The fewer ranks; of equally many those that made a call which is new to all; else all of them."""
         if self.alike:
             return self.without if self.alike_made else self.made
-        return odd_of(self.made, self.without)
+        odd = odd_of(self.made, self.without)
+        new = self.found is not None and self.found.how is Left.EXTRA  # to all ranks
+        return self.made if new and len(odd) > len(self.made) else odd
 
     @property
     def in_module(self) -> bool:

@@ -38,7 +38,8 @@ def status_of(case: Case, stuck: list[RankView]) -> Status:
 
 
 def may_be_slow(view: RankView) -> bool:
-    return view.busy and view.evidence.still_s < COMPUTING * view.evidence.patience_s
+    uses_all = view.busy or view.starved  # of a processor, as far as it gets one
+    return uses_all and view.evidence.still_s < COMPUTING * view.evidence.patience_s
 
 
 def child_works(view: RankView) -> bool:

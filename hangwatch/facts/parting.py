@@ -233,7 +233,7 @@ def _told(case: Case, found: Parting, balance: int, few: tuple[int, ...], many: 
     """Which side left the path: the few if more witnesses agree, the many if fewer; none where they balance."""
     undecided = balance == 0 and len(few) <= len(many)  # most ranks at once are not past a call by an error
     by_an_error = undecided and found.places and all(past_by_an_error(case, place.lines) for place in found.places)
-    if by_an_error and not _made_there_too(case, found, few[0]):
+    if by_an_error and not any(made_there_too(case, found, few[0])):
         by_source = Witness(Kind.SOURCE, only_by_an_error(found.ways))
         found, balance = replace(found, witnesses=(*found.witnesses, by_source)), 1
     if balance == 0:
@@ -247,10 +247,10 @@ def _told(case: Case, found: Parting, balance: int, few: tuple[int, ...], many: 
     return replace(found, how=Left.EXTRA, who=many, witnesses=turned + doubt)
 
 
-def _made_there_too(case: Case, found: Parting, rank: int) -> bool:
-    """`rank` called from there in that step as well, less often: one call more is as likely as one left out."""
+def made_there_too(case: Case, found: Parting, rank: int) -> list[int]:
+    """How often `rank` called from each of the places in that step: beside some, one more is as likely as one less."""
     mine = sites_of(case).inside(rank, found.divergence.group, found.divergence.step)
-    return mine is not None and any(mine[0][place] for place in found.places)
+    return [mine[0][place] if mine is not None else 0 for place in found.places]
 
 
 def _checked(found: Parting) -> Witness | None:
@@ -329,11 +329,13 @@ def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tupl
         call = words.listed([sites.named(long, *each) for each in own.items()]) if len(own) <= CALLS_NAMED else ""
     if not theirs[1] or _forgotten(case, divergence, long):
         return Left.UNKNOWN, call, ways  # no earlier call on record says whether this one is new
-    if mine is not None and any(mine[0][place] and place not in known for place in surplus):
-        return Left.UNKNOWN, call, ways  # both sides are there for the first time: how often is usual is not known
     if mine is not None and mine[0].keys() - known and not _is_guarded(case, divergence, long, ways):
         return Left.UNKNOWN, call, ways  # a step of a new kind on both sides, such as the first evaluation
     added = [_never_as_many(sites, place, known, theirs[0][place], divergence, long) for place in surplus]
+    mine = mine or (Counter(), set())
+    often = all(added) and all(_as_often(sites, each, mine[0][each], divergence, short) for each in surplus)
+    if any(mine[0][place] for place in surplus) and not often:
+        return Left.UNKNOWN, call, ways  # only a habit says how often is usual
     if added and not any(added):
         return Left.SKIPPED, call, ways
     return (Left.EXTRA if added and all(added) else Left.UNKNOWN), call, ways
@@ -386,6 +388,11 @@ def _never_as_many(sites: Sites, place: Site, known: set[Site], times: int, dive
     """No rank had ever called from `place`, or none so often in one step: a new call, or one that was repeated."""
     before = sites.most_in_a_step(rank, divergence.group, place, divergence.step)
     return place not in known or (before is not None and times > before)
+
+
+def _as_often(sites: Sites, place: Site, times: int, divergence: Divergence, rank: int) -> bool:
+    """In an earlier step `rank` made just as many calls from `place`."""
+    return any(n < divergence.step and made.count(place) == times for n, made in sites.by_step(rank).items())
 
 
 def counted(case: Case, found: Parting) -> str:

@@ -42,8 +42,8 @@ def likely_way(case: Case, short: FewerTurns) -> LikelyWay:
         return LikelyWay("uneven-steps", not_causes=(cut_short,))
     if loop is not None and loop.exits and all(case.ranks[rank].dead for rank in short.left):
         return LikelyWay("early-exit", f": {ranks} may have ended at {_either(loop.exits)}", loop.exits)
-    if loop is not None and loop.leaves:
-        return LikelyWay("early-exit", f": {ranks} may have left it at {_either(loop.leaves)}", loop.leaves)
+    if leaves := _leaves_before(case, short):
+        return LikelyWay("early-exit", f": {ranks} may have left it at {_either(leaves)}", leaves)
     if loop is not None and short.within_batch:
         return LikelyWay("skipped-collective", f": {ranks} made fewer turns of it, or none", (loop.where,))
     if any(_has_data_left(case.ranks[rank]) for rank in short.left):
@@ -66,6 +66,14 @@ def likely_way(case: Case, short: FewerTurns) -> LikelyWay:
     return LikelyWay("uneven-steps", not_causes=(("early-exit", against),))
 
 
+def _leaves_before(case: Case, short: FewerTurns) -> tuple[Frame, ...]:
+    """How the loop can be left without the call in which the others stand: not by a `return` of what makes it."""
+    stacks = (case.ranks[rank].evidence.main_stack for rank in short.inside)
+    lines = {(frame.file, frame.line) for stack in stacks for frame in stack}
+    leaves = short.loop.leaves if short.loop is not None else ()
+    return tuple(each for each in leaves if (each.file, each.line) not in lines)
+
+
 def _by_error(ranks: str, error: ExceptionFacts, when: str) -> LikelyWay:
     where = user_frame(error.frames)
     why = f": {ranks} raised {words.error(error)}{words.at(where)}{when}, and caught it"
@@ -80,12 +88,14 @@ def _caught_last(case: Case, short: FewerTurns) -> ExceptionFacts | None:
 
 
 def _caught_instead(case: Case, short: FewerTurns) -> ExceptionFacts | None:
-    """The first error of the one that left, which caught as many as it lacks turns, where the others caught none."""
-    rank, other = short.left[0], short.inside[0]
-    errors = all_caught(case.ranks[rank])
-    lacks = short.begun.get(other, 0) - short.made.get(rank, 0)
+    """The first error of those that left, each of which caught one for every turn it lacks; the others caught none."""
+    errors = {rank: all_caught(case.ranks[rank]) for rank in short.left}
     theirs = any(all_caught(case.ranks[inside]) for inside in short.inside)
-    return errors[0] if len(short.left) == 1 and not theirs and errors and len(errors) == lacks else None
+    most = short.begun.get(short.inside[0])
+    fit = all(errors.values()) and all(
+        most is None or len(caught) == most - short.made.get(rank, 0) for rank, caught in errors.items()
+    )
+    return errors[short.left[0]][0] if fit and not theirs else None
 
 
 def _has_data_left(view: RankView) -> bool:

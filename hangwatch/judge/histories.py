@@ -24,7 +24,12 @@ from hangwatch.rules.step.gradient_sync_mismatch import (
     synchronised_out_of_turn,
 )
 from hangwatch.rules.step.point_to_point_deadlock import point_to_point_deadlock
-from hangwatch.rules.step.rank_local_decision import decided_by_a_trainer, left_an_inner_loop, rank_local_decision
+from hangwatch.rules.step.rank_local_decision import (
+    decided_by_a_trainer,
+    left_an_inner_loop,
+    made_unlike_turns,
+    rank_local_decision,
+)
 from hangwatch.rules.step.rank_zero_only_collective import rank_zero_only
 from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import mispaired_at_a_new_place
 from hangwatch.rules.step.rank_zero_only_collective.before_the_end import stayed_with_a_lone_call
@@ -68,6 +73,7 @@ HISTORIES: tuple[Rule, ...] = (
     caught_past_a_call,
     called_in_another_group,
     rank_local_decision,
+    made_unlike_turns,
     decided_by_a_trainer,
     rank_zero_only,
     skipped_collective,

@@ -32,7 +32,7 @@ from hangwatch.rules.exit.output_pipe_full import output_pipe_full
 from hangwatch.rules.finding import Rule
 from hangwatch.rules.start.initialised_again import initialised_again
 from hangwatch.rules.start.launch_mismatch import launch_mismatch
-from hangwatch.rules.start.new_group_mismatch import new_group_mismatch
+from hangwatch.rules.start.new_group_mismatch import failed_in_one_name, new_group_mismatch
 from hangwatch.rules.start.node_not_started import node_not_started
 from hangwatch.rules.start.rank_died_before_init import ended_below_a_rank, rank_died_before_init
 from hangwatch.rules.start.rendezvous_duplicate_rank import duplicate_rank
@@ -113,6 +113,7 @@ ORDER: tuple[Rule, ...] = (
     caught_without_backward,
     caught_in_forward,
     mispaired_with_the_main_thread,
+    failed_in_one_name,
     as_they_stood,
     extra_call,
     issued_before_a_common_call,

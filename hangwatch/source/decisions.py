@@ -82,6 +82,7 @@ _FILES = frozenset(
 )  # what a node finds on its disk, at that moment
 _VERDICTS = re.compile(
     r"^(is|should|need|needs|must|do|want|wants)_|improved|better|best|stop|save|retry|redo|converged|trigger|expired"
+    r"|request|preempt|interrupt|terminat|signal|flag"
 )
 
 
@@ -126,7 +127,7 @@ class _Reader:
         made = self._made(name) if isinstance(test, ast.Name) else None
         if isinstance(made, ast.Compare | ast.BoolOp | ast.UnaryOp) and depth < _DEPTH:
             return self.asks(made, depth + 1)
-        return "value" if _VERDICTS.search(name) else "check"
+        return "value" if _VERDICTS.search(name) or _is_flag(name, self.tree) else "check"
 
     # -------------------------------------------------------------- alike on all ranks
 
@@ -282,6 +283,14 @@ def _shares(call: ast.Call) -> bool:
     owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
     to_one = any(keyword.arg in ("dst", "group_dst", "root") for keyword in call.keywords)
     return name not in _TO_ONE_RANK or not (to_one or _TORCHS.search(owner))
+
+
+def _is_flag(name: str, tree: ast.Module) -> bool:
+    """The module sets it to true or false somewhere, as the handler of a signal does: it is no data."""
+    assigned = (node for node in ast.walk(tree) if isinstance(node, ast.Assign))
+    flags = (node for node in assigned if isinstance(node.value, ast.Constant) and isinstance(node.value.value, bool))
+    targets = (target for node in flags for target in node.targets)
+    return any(name == getattr(target, "attr", getattr(target, "id", None)) for target in targets)
 
 
 def _binds(target: ast.expr, name: str) -> bool:

@@ -25,6 +25,8 @@ def measured(epoch):
 class Stopper:
     def due(self, epoch):
         return time.monotonic() > self.until
+def on_signal(number, frame):
+    job.leaving = True
 
 def main(args):
     best, spike, loss = 9.0, CEILING, 0.0
@@ -50,6 +52,8 @@ def main(args):
         ("self.improved", "value"),
         ("measured(epoch) < 0.5", "value"),
         ("self.due(epoch)", "value"),
+        ("self.preemption.requested", "value"),
+        ("job.leaving", "value"),
         ("random.random() < 0.1", "value"),
         ("step % 10 == 0 and score < best", "value"),
         ("self.best is not None and score > self.best", "value"),

@@ -64,24 +64,38 @@ def _different_lists(case: Case, inside: list[RankView], call: GroupCall) -> Fin
     )
 
 
+def failed_in_one_name(case: Case) -> Finding | None:
+    """Ranks failed before their first step, and groups of different ranks have one name."""
+    call = first_difference(case) if case.any_rank_failed else None
+    if call is None or any(case.ranks[rank].step.step is not None for rank in call.made):
+        return None
+    return _of_one_name(case, call)
+
+
 def _of_one_name(case: Case, call: GroupCall) -> Finding | None:
     """Groups of different ranks got one name: by that they find their peers, and so those of the other group."""
     name = call.shared_name
     stuck = [rank for rank, entry in case.blocked.items() if entry.group is not None and entry.group.name == name]
-    if not name or not stuck:
+    failed = [view.rank for view in case.views(sorted(call.made)) if view.failed]
+    if not name or not (stuck or failed):
         return None
+    end = (
+        f"{case.wait_words(stuck)} in one of them{words.at(case.usual_place(stuck))}"
+        if stuck
+        else f"{case.name(failed)} failed{words.at(case.usual_place(failed))}"
+    )
     lists = [f"{case.name(ranks)} {members_words(members)}" for members, ranks in _by_list(call)]
     return Finding(
         "new-group-mismatch",
         Certainty.LIKELY,
         f"The ranks called new_group with different lists: call {call.index} was made with {words.listed(lists)}"
         f"{words.at(call.where(call.odd[0]))}. Both groups are called {name} in the store by which members find each"
-        f" other, and members of one may be connected with those of the other; {case.wait_words(stuck)} in one of them"
-        f"{words.at(case.usual_place(stuck))}.",
+        f" other, and members of one may be connected with those of the other; {end}.",
         culprits=tuple(case.ranks[rank].culprit(call.where(rank)) for rank in call.odd),
         victims=case.victims(call.odd),
-        step=case.furthest_step(stuck),
+        step=case.furthest_step(stuck or failed),
         evidence=tuple(sentences(call)),
+        status=case.failed,
         awaited=tuple(sorted(call.made)),
     )
 

@@ -98,12 +98,13 @@ def _what(case: Case, rank: int, group: str) -> str:
     return words.at(user_frame(made[-1].frames))
 
 
-def _backward(case: Case, group: str) -> Frame | None:
-    """The one line from which all ranks that wait for gradients of that group called backward; None where none does."""
+def _backward(case: Case, group: str = "") -> Frame | None:
+    """The one line from which all ranks that wait for gradients, of that group, called backward; None for several."""
     inside = (
         case.blocked[view.rank].where
         for view in case
-        if view.rank in case.blocked and Within.BACKWARD in view.now.within and _waits_in(case, view.rank, group)
+        if view.rank in case.blocked and Within.BACKWARD in view.now.within
+        if not group or _waits_in(case, view.rank, group)
     )
     lines = {frame for frame in inside if frame is not None}
     return lines.pop() if len(lines) == 1 else None
@@ -160,15 +161,19 @@ def split_or_repeated(case: Case) -> Finding | None:
     if found is None or not case.in_trouble:
         return None
     behind, others = case.name(found.behind), case.name(found.others)
-    does = words.verb(len(found.behind), "it splits or repeats its", "they split or repeat their")
+    does = words.verb(
+        len(found.behind),
+        "it accumulates over more batches, or splits or repeats its own",
+        "they accumulate over more batches, or split or repeat their own",
+    )
     counts = [words.plural(found.made[side[0]], "optimizer step") for side in (found.behind, found.others)]
     return Finding(
         "gradient-sync-mismatch",
         Certainty.LIKELY,
         f"{case.name(found.behind, capital=True)} made more forwards for each optimizer step than {others}, first in"
-        f" step {found.step}: {does} batches, so that gradients are paired with those of other batches.",
-        fix="let all ranks split or repeat a batch together: reduce what decides it (an error, a size) before",
-        culprits=case.culprits(found.behind),
+        f" step {found.step}: {does}, so that gradients are paired with those of other batches.",
+        fix="let all ranks accumulate, split or repeat alike: reduce what decides it (an error, a size) before",
+        culprits=case.culprits(found.behind, _backward(case)),
         victims=case.victims(found.behind),
         step=StepName(None, None, found.step),
         evidence=(

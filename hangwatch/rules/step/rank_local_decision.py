@@ -10,12 +10,12 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.decisions import Disagreement, disagreement, of_every_step
 from hangwatch.facts.other_loaders import uneven_still
 from hangwatch.facts.parted import Parted, ended_by_itself, parted, strayed
-from hangwatch.facts.parting import Left, counted, parting
+from hangwatch.facts.parting import Left, counted, made_there_too, parting, two_sides
 from hangwatch.facts.trainer_branches import Branch, trainer_branch
 from hangwatch.facts.turns import fewer_turns
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Bypass, Certainty, Phase
-from hangwatch.ranks.sides import spread
+from hangwatch.model import Bypass, Certainty, Frame, Phase
+from hangwatch.ranks.sides import odd_of, spread
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.turns import equal_turns, which_ends
 from hangwatch.stacks.frames import user_frame
@@ -182,3 +182,29 @@ def _apart_before(case: Case, found: Parted) -> bool:
     """In an earlier step the ranks issued different numbers of calls: what they call now is a consequence of that."""
     earlier, now = parting(case), case.ledger.step_of(found.made[0], found.call)
     return earlier is not None and now is not None and earlier.step.step is not None and earlier.step.step < now
+
+
+def made_unlike_turns(case: Case) -> Finding | None:
+    """All made the same calls in one step, some more often, and no witness says how often is usual."""
+    found = parting(case) if case.in_trouble else None
+    sides = two_sides(case, found.divergence) if found is not None else None
+    if found is None or sides is None or found.witnesses or not found.places:
+        return None
+    few, many = sides
+    inside = any(view.step.step == found.step.step for view in case.views(few))  # may yet make the rest
+    unknown = len(found.divergence.counts) < len(found.divergence.members)
+    if inside or unknown or not all(made_there_too(case, found, few[0])):
+        return None
+    odd, where = odd_of(few, many), Frame(*found.places[0].lines[0], "")
+    call = words.listed([sites_of(case).named(many[0], place) for place in found.places[: words.SHOWN]])
+    return Finding(
+        "rank-local-decision",
+        Certainty.LIKELY,
+        f"The ranks made {call} different numbers of times {found.when}: what decides how often is a rank's own.",
+        culprits=case.culprits(odd, where),
+        victims=case.victims(odd) if len(odd) < len(case.ranks) else (),
+        step=found.step,
+        evidence=(counted(case, found),),
+        status=case.failed,
+        awaited=odd,
+    )

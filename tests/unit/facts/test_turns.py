@@ -38,6 +38,7 @@ from tests.unit.simulator import TRAINER, Action, Call, Draw, LoopEnd, Peer, Wor
 
 END: list[Action] = [Call("barrier", line=88)]
 HERE = Frame(SCRIPT, 60, "train")
+CALL = Frame(SCRIPT, 12, "main")  # of the gradients: `return step(batch)`, after which no call is missing
 SKIP, BREAK, AROUND = Frame(SCRIPT, 61, "train"), Frame(SCRIPT, 62, "train"), Frame(SCRIPT, 63, "main")
 
 
@@ -52,12 +53,12 @@ def judged(facts: LoopFacts | None, *, ranks: int = 3, culprit: int = 1, short: 
     return diagnose(_standing(snapshot, culprit, facts))
 
 
-def _standing(snapshot: Snapshot, culprit: int, facts: LoopFacts | None) -> Snapshot:
+def _standing(snapshot: Snapshot, culprit: int, facts: LoopFacts | None, *culprits: int) -> Snapshot:
     told = {True: {"in_loop": False}, False: {"in_loop": True, "loop": facts}}
     ranks = tuple(
         replace(
             entry,
-            stacks=tuple(replace(stack, **told[entry.rank == culprit]) for stack in entry.stacks),  # type: ignore[arg-type]
+            stacks=tuple(replace(stack, **told[entry.rank in (culprit, *culprits)]) for stack in entry.stacks),  # type: ignore[arg-type]
         )
         for entry in snapshot.ranks
     )
@@ -68,6 +69,11 @@ def _standing(snapshot: Snapshot, culprit: int, facts: LoopFacts | None) -> Snap
     ("facts", "cause", "words"),
     [
         (LoopFacts(HERE, counted=True, skips=(SKIP,)), "skipped-collective", "may have skipped a step at train.py:61"),
+        (
+            LoopFacts(HERE, skips=(SKIP,), leaves=(CALL,)),
+            "skipped-collective",
+            "may have skipped a step at train.py:61",
+        ),
         (LoopFacts(HERE, counted=True, leaves=(BREAK,)), "early-exit", "may have left it at train.py:62"),
         (LoopFacts(HERE, counted=True, swallows=AROUND), "exception-on-one-rank", "silently at train.py:63"),
         (LoopFacts(HERE, counted=False, swallows=AROUND), "uneven-steps", ""),
@@ -135,6 +141,21 @@ def test_a_turn_that_was_cut_short_by_an_error_is_told_with_it(
     assert ("rank 1 raised ValueError: no number (train.py:33) in step 3" in verdict.summary) == (
         cause == "exception-on-one-rank"
     )
+
+
+def test_of_several_ranks_each_has_to_have_caught_an_error_for_the_turn_that_it_lacks() -> None:
+    error = ExceptionFacts("ValueError", "no number", (Frame(SCRIPT, 33, "parse"),), thread="MainThread", step=3)
+    world = World([[*turns(8 if rank in (1, 2) else 9), *END] for rank in range(5)])
+    snapshot = _standing(world.run().snapshot(), 1, LoopFacts(HERE, skips=(SKIP,), counted=True), 2)
+    for ranks, cause in ((1, 2), "exception-on-one-rank"), ((1,), "skipped-collective"):
+        told = tuple(
+            replace(each, reading=replace(each.reading, caught=(error,)))
+            if each.rank in ranks and each.reading
+            else each
+            for each in snapshot.ranks
+        )
+        verdict = diagnose(replace(snapshot, ranks=told)).verdict
+        assert (verdict.cause, [who.rank for who in verdict.culprits]) == (cause, [1, 2]), verdict.summary
 
 
 @pytest.mark.parametrize(("skips", "line"), [((SKIP,), 61), ((), 88)])
@@ -609,3 +630,21 @@ def test_a_rank_between_epochs_has_made_all_its_turns(batches: int) -> None:
     # THEN it has left the loop early only with fewer than the others drew in that epoch: they are in a later one
     assert fewer_turns(case) is None
     assert (first_uneven(case) is None) is (batches == 3)
+
+
+def test_a_turn_of_a_comprehension_can_be_passed_only_by_its_call() -> None:
+    """No statement is its loop: it ends with its data, and what leads past the call is in what it calls."""
+    programs = [[*[Call(line=26)] * (4 - rank), *END] for rank in range(2)]
+    snapshot = World(programs).run().snapshot()
+    way = Bypass(SKIP, "if overflow: return", asks="check")
+    snapshot = replace(
+        snapshot,
+        ranks=tuple(
+            replace(each, stacks=tuple(replace(stack, guard="none", in_loop=False) for stack in each.stacks))
+            for each in snapshot.ranks
+        ),
+        call_sites=(CallSite((Frame(SCRIPT, 26, "main"),), (way,)),),
+    )
+    verdict = diagnose(snapshot).verdict
+    assert (verdict.cause, [(who.rank, who.where) for who in verdict.culprits]) == ("skipped-collective", [(1, SKIP)])
+    assert "which rank 1 passed, probably at train.py:61 (`if overflow: return`)" in verdict.summary

@@ -6,7 +6,7 @@ import atexit
 import functools
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
@@ -63,7 +63,7 @@ class LifecycleHook:
             register(self._at_end)
 
     def _listen(self) -> None:
-        """Hear what is put in words of errors, by a program, by logging and by multiprocessing.
+        """Hear what is put in words of errors, by a program, by logging, as a warning and by multiprocessing.
 
         A rank has the module as soon as it has torch.
         """
@@ -72,6 +72,28 @@ class LifecycleHook:
             self._listening = True
             for name in PUT_IN_WORDS:
                 self._patches.put(module, name, self._put_in_words(getattr(module, name)))
+            logger = getattr(sys.modules.get("logging"), "Logger", None)
+            self._hear(logger, "handle", lambda _, record: (record.msg, *(record.args or ())))
+            self._hear(sys.modules.get("warnings"), "_showwarnmsg", lambda shown: getattr(shown.message, "args", ()))
+
+    def _hear(self, owner: Any, name: str, parts: Callable[..., Iterable[object]]) -> None:
+        """Hear what is said by the function of that name: `parts` gives the text and its arguments from its own."""
+        original = getattr(owner, name, None)
+        if original is None:
+            return
+
+        @functools.wraps(original)
+        def say(*args: Any, **kwargs: Any) -> Any:
+            try:
+                error = sys.exc_info()[1]
+                caught = isinstance(error, Exception) and not isinstance(error, ORDINARY) and self._context.board.real
+                if error is not None and caught and _is_said(error, parts(*args, **kwargs)):
+                    self._handled(error)
+            except Exception as failure:
+                self._context.guard.swallow(failure)
+            return original(*args, **kwargs)
+
+        self._patches.put(owner, name, say)
 
     def remove(self) -> None:
         if not self._installed:
@@ -227,6 +249,12 @@ def _spliced(traceback: Any) -> Any:
 
 def _ours(traceback: Any) -> bool:
     return str(traceback.tb_frame.f_globals.get("__name__", "")).startswith("hangwatch_agent.")
+
+
+def _is_said(error: BaseException, parts: Iterable[object]) -> bool:
+    """One part is the error, or a text with its message: others are not put in words, which may be a tensor's."""
+    message = _message(error) or type(error).__name__
+    return any(part is error or (isinstance(part, str) and message in part) for part in parts)
 
 
 def _is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:

@@ -80,9 +80,12 @@ def passed_a_call(case: Case) -> Finding | None:
 
 
 def _ways_past(case: Case, rank: int) -> tuple[Bypass, ...]:
-    """How a turn can go on without the call in which `rank` waits; () where its loop may as well have been left."""
+    """How a turn can go on without the call in which `rank` waits; () where its loop may as well have been left.
+
+    A comprehension, which is no loop of a statement, ends with its data alone.
+    """
     loop, place = case.ranks[rank].now.loop, sites_of(case).now(rank)
-    return ways_past(case, place) if place is not None and loop is not None and not loop.leaves else ()
+    return ways_past(case, place) if place is not None and (loop is None or not loop.leaves) else ()
 
 
 def _passed(case: Case, ranks: tuple[int, ...], ways: tuple[Bypass, ...]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Collectives, Frame, GroupHead, Phase, RankEvidence
+from hangwatch.model import Collectives, ExceptionFacts, Frame, GroupHead, Phase, Progress, RankEvidence
 from tests.unit.job import (
     C10D,
     IN_BARRIER,
@@ -125,3 +125,18 @@ def test_groups_of_different_ranks_that_got_one_name_may_be_connected_with_each_
     judgement = judge(*map(inside, range(4)), world_size=4)
     assert told(judgement)[:2] == ("new-group-mismatch", "likely")
     assert "Both groups are called 1" in judgement.verdict.summary
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_ranks_that_failed_in_groups_of_one_name_before_their_first_step(trained: bool) -> None:
+    def failed(number: int) -> RankEvidence:
+        own, frame = (0, 1) if number < 2 else (2, 3), Frame(SCRIPT, 30, "main")
+        error = ExceptionFacts("RuntimeError", "Connection closed by peer", (frame,), "MainThread", fatal=True)
+        progress = Progress(step=3 if trained else -1)
+        return member(number, IN_CODE, (made(1, *own),), phase=Phase.FAILED, exception=error, progress=progress)
+
+    judgement = judge(*map(failed, range(4)), world_size=4)
+    assert (told(judgement)[0] == "new-group-mismatch") is not trained
+    if not trained:
+        assert (told(judgement), len(blamed(judgement))) == (("new-group-mismatch", "likely", "failed"), 4)
+        assert "; all ranks failed" in judgement.verdict.summary

@@ -8,7 +8,7 @@ import pytest
 
 from hangwatch.judge import diagnose
 from hangwatch.model import Bypass, CallSite, Certainty, Collective, Frame, LoopFacts, RankEvidence, Status
-from tests.unit.rules.step.decisions import END, SAVE, Program, blamed, changed, job, way
+from tests.unit.rules.step.decisions import END, GRADIENTS, SAVE, Program, blamed, changed, job, way
 from tests.unit.rules.step.worlds import Groups, world
 from tests.unit.simulator import SCRIPT, Call, Draw, World
 
@@ -232,3 +232,31 @@ def test_a_call_that_all_make_from_one_place_was_not_decided_though_its_type_dif
     site = CallSite((Frame(SCRIPT, SAVE, "main"),), (way("alike"),))
     verdict = diagnose(replace(snapshot, call_sites=(site,))).verdict
     assert verdict.cause != "rank-local-decision", verdict.summary
+
+
+def test_turns_that_each_rank_takes_by_itself_in_a_step_are_left_out_by_none() -> None:
+    """GIVEN an optimizer that calls its closure as often as its rank's own loss asks THEN neither of two is wrong."""
+
+    def program(*turns: int) -> Program:
+        made: Program = []
+        for batch, times in enumerate(turns):
+            made += [Draw(0, batch), *[Call(line=SAVE)] * times]
+        return [*made, *END]
+
+    verdict = diagnose(World([program(20, 12, 26, 12), program(20, 26, 13, 12)]).run().snapshot()).verdict
+    assert (verdict.cause, verdict.certainty) == ("rank-local-decision", Certainty.LIKELY), verdict.summary
+    assert [(who.rank, who.where and who.where.line) for who in verdict.culprits] == [(0, SAVE), (1, SAVE)]
+    assert "made all_reduce (train.py:30) different numbers of times in epoch 0, batch 1" in verdict.summary
+
+
+def test_of_two_ranks_the_one_that_made_a_call_which_was_new_to_both_decided_otherwise() -> None:
+    def program(rank: int) -> Program:
+        made: Program = []
+        for batch in range(12):
+            made += [Draw(0, batch), GRADIENTS, *[Call("all_gather", line=SAVE)] * ((rank, batch) == (1, 8))]
+        return [*made, *END]
+
+    snapshot = World([program(rank) for rank in range(2)]).run().snapshot()
+    snapshot = replace(snapshot, call_sites=(CallSite((Frame(SCRIPT, SAVE, "main"),), (way("value"),)),))
+    judgement = diagnose(snapshot)
+    assert (judgement.verdict.cause, blamed(judgement)) == ("rank-local-decision", [(1, 28)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -37,11 +38,12 @@ def test_a_rank_that_waits_for_a_child_in_its_loop_has_not_left_it() -> None:
     assert blamed(judgement) == [(1, 101, "rank")]
 
 
+@pytest.mark.parametrize("facts", [{"cpu_delta_s": 1.0}, {"cpu_delta_s": 0.15, "state": "R"}], ids=["alone", "starved"])
 @pytest.mark.parametrize(("still_s", "status"), [(31.0, "waiting"), (149.0, "waiting"), (151.0, "hung")])
-def test_who_computes_in_its_own_code_is_given_far_more_patience(still_s: float, status: str) -> None:
-    busy = rank(
-        1, IN_CODE, progress=Progress(step=5), issued=3, completed=3, facts={"cpu_delta_s": 1.0}, still_s=still_s
-    )
+def test_who_computes_in_its_own_code_is_given_far_more_patience(
+    still_s: float, status: str, facts: dict[str, Any]
+) -> None:
+    busy = rank(1, IN_CODE, progress=Progress(step=5), issued=3, completed=3, facts=facts, still_s=still_s)
     waiting = rank(0, IN_BACKWARD, progress=Progress(step=5), issued=4, completed=3, still_s=still_s)
     judgement = judge(waiting, busy)
     assert told(judgement) == ("user-code-blocked", "likely", status)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -98,11 +99,20 @@ def test_an_error_that_the_program_prints_itself_is_not_its_end(watched: Watched
     assert watched.reading.exception is None
 
 
+def shown(text: str) -> None:
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        warnings.warn(text, stacklevel=2)
+
+
 @pytest.mark.parametrize(
     "say",
     [
         lambda error: child("traceback.print_exc()", "/home/ann/train.py", "log"),
         lambda error: logging.getLogger("train").warning("step failed", exc_info=error),
+        lambda error: logging.getLogger("train").warning("bad row %s", error),
+        lambda error: logging.getLogger("train").warning(f"bad row: {error!r}"),
+        lambda error: shown(f"bad row: {error!r}"),
     ],
 )
 def test_an_error_that_the_program_puts_in_words_is_one_that_it_caught(
@@ -120,6 +130,20 @@ def test_an_error_that_the_program_puts_in_words_is_one_that_it_caught(
     assert caught.frames[0].function == "test_an_error_that_the_program_puts_in_words_is_one_that_it_caught"
     child("traceback.print_exc()", "/home/ann/train.py", "log")
     assert len(watched.reading.caught) == 1, "nothing is handled any more"
+
+
+def test_what_is_said_of_other_things_while_an_error_is_handled_is_none_of_it(
+    watched: Watched, hook: LifecycleHook
+) -> None:
+    handle = logging.Logger.handle
+    for error in (KeyError("image"), StopIteration("end")):
+        try:
+            raise error
+        except (KeyError, StopIteration):
+            logging.getLogger("train").warning("epoch %d ends, %s", 3, "all read")
+    assert watched.reading.caught == ()
+    hook.remove()
+    assert logging.Logger.handle is not handle
 
 
 def test_an_exception_without_a_message_of_its_own(watched: Watched, hook: LifecycleHook) -> None:
