@@ -82,7 +82,6 @@ NCCL: tuple[Case, ...] = (
         script="nccl_group_order.py",
         variant="Here the hosts wait, for they read what each call made.",
         args=("--read-each",),
-        culprits=every_rank,
         backend="nccl_standin",
     ),
     Case(
