@@ -24,6 +24,7 @@ from hangwatch.facts.call_site import (
     site,
 )
 from hangwatch.facts.case import Case, once
+from hangwatch.facts.one_visit import of_one_visit
 from hangwatch.model import Collective, Frame
 from hangwatch.ranks.issuers import issuer
 from hangwatch.ranks.ledger import family
@@ -347,29 +348,7 @@ class Sites:
         now, before = self.now(rank), self.before(rank)
         if now is None or not before or not self._would_list(rank, rank):
             return None
-        return any(same(now, other) for other in before) and not self._only_astray(rank, now)
-
-    def _only_astray(self, rank: int, place: Site) -> bool:
-        """All calls of `rank` from `place` are of its present step, and others made each of them from elsewhere.
-
-        So these belong to one visit, and not to what the program usually does.
-        """
-        step = self.case.ranks[rank].step.step
-        made = self.case.ledger.calls(rank).values()
-        calls = [call for call in made if (found := site(call)) is not None and same(found, place)]
-        return (
-            step is not None
-            and bool(calls)
-            and all(call.step == step and self._met_another(rank, call) for call in calls)
-        )
-
-    def _met_another(self, rank: int, call: Collective) -> bool:
-        """Another member made that number of the group from another place."""
-        here, group = site(call), self.case.ledger.group(rank, call.group)
-        members = group.members if group is not None else ()
-        others = self.case.ledger.under(call.group, call.seq, (other for other in members if other != rank))
-        places = [there for other in others.values() if (there := site(other)) is not None]
-        return here is not None and any(not same(here, there) for there in places)
+        return any(same(now, other) for other in before) and not of_one_visit(self.case, rank, now)
 
     def _would_list(self, rank: int, other: int) -> bool:
         """The records of `other` would show a call such as that in which `rank` waits, with its place.

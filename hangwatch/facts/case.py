@@ -16,7 +16,7 @@ from hangwatch.proof.conditions import never_issues_again
 from hangwatch.proof.graph import WaitGraph
 from hangwatch.proof.waits import Blocked, Waits
 from hangwatch.ranks.device_waits import Path, python_frames
-from hangwatch.ranks.divergence import first_divergence, unfinished
+from hangwatch.ranks.first_divergence import first_divergence, unfinished
 from hangwatch.ranks.issuers import even_without_background
 from hangwatch.ranks.ledger import Group, Ledger
 from hangwatch.ranks.view import RankView

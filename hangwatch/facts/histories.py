@@ -19,7 +19,7 @@ from hangwatch import words
 from hangwatch.facts.call_site import Caller, Path, Site, framework, in_backward, site_of
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective, DiffCall, DiffIteration, DiffRow, Frame, RanksDiff, StepName
-from hangwatch.ranks.divergence import StepKey, step_key
+from hangwatch.ranks.shared_steps import StepKey, step_key
 
 COMPARED = 32  # ranks, evenly spread: the others of a large job add nothing that a person could read
 MOST_LANES = 6  # groups of equal ranks side by side: more are wider than a terminal or page

@@ -12,7 +12,7 @@ from hangwatch.facts.other_loaders import uneven_elsewhere
 from hangwatch.facts.own_code import saving_thread
 from hangwatch.model import Alternative, Certainty, LoaderFacts
 from hangwatch.proof.conditions import board_is_fresh
-from hangwatch.ranks.ledger import GroupKey
+from hangwatch.ranks.shared_steps import GroupKey
 from hangwatch.ranks.sides import spread
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Doing

@@ -14,22 +14,9 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 
 from hangwatch.model import Collective, GroupHead, RankEvidence, StepEntry, StepName
-from hangwatch.ranks.divergence import DivergenceWatch, first_divergence
+from hangwatch.ranks.shared_steps import GroupKey
 from hangwatch.ranks.two_backends import of_two_backends, passed
 
-__all__ = [
-    "CALLS_TOLD",
-    "DivergenceWatch",
-    "Group",
-    "GroupKey",
-    "Ledger",
-    "Step",
-    "family",
-    "first_divergence",
-    "is_point_to_point",
-]
-
-GroupKey = tuple[str, tuple[int, ...]]
 CALLS_TOLD = 128  # the latest calls of a group that a rank reports: rules look no further back
 
 

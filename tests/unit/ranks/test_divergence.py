@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.model import Collective, Divergence, Frame, GroupHead, Identity, Reading, StepEntry
-from hangwatch.ranks.divergence import CONFIRM, DivergenceWatch, first_divergence
+from hangwatch.ranks.divergence import CONFIRM, DivergenceWatch
+from hangwatch.ranks.first_divergence import first_divergence
 
 KEPT = 16
 

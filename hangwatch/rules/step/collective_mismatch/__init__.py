@@ -210,14 +210,14 @@ def _odd_ones(sides: dict[Shape, list[int]], members: int) -> list[int]:
 
 
 def _unlike_before(case: Case, calls: dict[int, Collective]) -> list[int]:
-    """The rank that alone calls from a new place, or with a size it never used before; none where that is not clear."""
+    """The rank that alone calls from a new place, or with a size it never used before; none where that is no habit."""
     sites = sites_of(case)
     regular = {rank: sites.used(rank, calls[rank]) for rank in calls}
     new = sorted(rank for rank, before in regular.items() if not before)
     if new:
         return new if len(new) < len(calls) and all(len(before) > 1 for before in regular.values() if before) else []
     odd = sorted(rank for rank, before in regular.items() if shape(calls[rank]) not in map(shape, before))
-    alike = all(len(set(map(shape, before))) == 1 for before in regular.values())
+    alike = all(len(before) >= HABIT and len(set(map(shape, before))) == 1 for before in regular.values())
     return odd if alike and len(odd) < len(calls) else []
 
 
