@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import chain
 
 from hangwatch import words
 from hangwatch.facts.call_site import framework, site
@@ -176,9 +177,10 @@ def _witnesses(
 
 def _new_words(case: Case, unlike: list[int], calls: dict[int, Collective]) -> str:
     """What is new about the calls of these ranks: their line, or their size at a line that knew only one."""
-    before = [{str(shape(call)) for call in sites_of(case).used(rank, calls[rank])} for rank in unlike]
-    if len(usual := set.union(*before)) == 1 and all(before):
-        return f"in all earlier calls on record {case.name(unlike)} called {usual.pop()} there"
+    before = [[str(shape(call)) for call in sites_of(case).used(rank, calls[rank])] for rank in unlike]
+    if len(usual := set(chain(*before))) == 1 and all(before):
+        earlier = "all earlier calls" if min(map(len, before)) > 1 else "the one earlier call"
+        return f"in {earlier} on record {case.name(unlike)} called {usual.pop()} there"
     return f"{case.name(unlike)} alone called otherwise than ever before, or from a new line"
 
 
@@ -210,14 +212,14 @@ def _odd_ones(sides: dict[Shape, list[int]], members: int) -> list[int]:
 
 
 def _unlike_before(case: Case, calls: dict[int, Collective]) -> list[int]:
-    """The rank that alone calls from a new place, or with a size it never used before; none where that is no habit."""
+    """The rank that alone calls from a new place, or with a size it never used before; none where that is not clear."""
     sites = sites_of(case)
     regular = {rank: sites.used(rank, calls[rank]) for rank in calls}
     new = sorted(rank for rank, before in regular.items() if not before)
     if new:
         return new if len(new) < len(calls) and all(len(before) > 1 for before in regular.values() if before) else []
     odd = sorted(rank for rank, before in regular.items() if shape(calls[rank]) not in map(shape, before))
-    alike = all(len(before) >= HABIT and len(set(map(shape, before))) == 1 for before in regular.values())
+    alike = all(len(set(map(shape, before))) == 1 for before in regular.values())
     return odd if alike and len(odd) < len(calls) else []
 
 

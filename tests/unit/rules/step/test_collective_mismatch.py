@@ -34,12 +34,15 @@ def test_another_operation_from_the_same_line_is_proof(culprit: int) -> None:
     assert blamed_ranks(judgement) == [culprit]
 
 
-def test_another_size_is_a_mismatch_and_the_rank_that_departs_from_its_past_is_to_blame() -> None:
-    usual: Program = [Draw(), Call("all_gather", line=20, size=64)] * 4
+@pytest.mark.parametrize(("steps", "earlier"), [(4, "all earlier calls"), (2, "the one earlier call")])
+def test_another_size_is_a_mismatch_and_the_rank_that_departs_from_its_past_is_to_blame(
+    steps: int, earlier: str
+) -> None:
+    usual: Program = [Draw(), Call("all_gather", line=20, size=64)] * steps
     judgement = diagnose(world(usual, [*usual[:-1], Call("all_gather", line=20, size=20)]))
     assert judgement.verdict.cause == "collective-mismatch"
     assert blamed_ranks(judgement) == [1]
-    before = "in all earlier calls on record rank 1 called all_gather of 64 elements (float32) there"
+    before = f"in {earlier} on record rank 1 called all_gather of 64 elements (float32) there"
     assert before in judgement.verdict.evidence
 
 
