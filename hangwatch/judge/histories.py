@@ -40,7 +40,6 @@ from hangwatch.rules.step.skipped_collective.before_a_common_call import left_ou
 from hangwatch.rules.step.skipped_collective.before_a_message import left_out_before_a_message
 from hangwatch.rules.step.skipped_collective.by_a_meeting import went_by_a_meeting
 from hangwatch.rules.step.skipped_collective.by_a_rank_check import went_by_for_its_rank
-from hangwatch.rules.step.skipped_collective.by_habit import against_all_habit
 from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls, passed_a_call
 from hangwatch.rules.step.skipped_collective.in_another_loop import left_out_in_another_loop
 from hangwatch.rules.step.uneven_steps import (
@@ -77,7 +76,6 @@ HISTORIES: tuple[Rule, ...] = (
     decided_by_a_trainer,
     rank_zero_only,
     skipped_collective,
-    against_all_habit,
     uneven_steps,
     caught_around_its_loop,
     early_exit,

@@ -8,27 +8,10 @@ import pytest
 
 from hangwatch.judge import diagnose
 from hangwatch.model import Bypass, CallSite, Certainty, Frame
-from tests.unit.job import blamed, judge, told
 from tests.unit.rules.step.decisions import SAVE, way
-from tests.unit.rules.step.endings import stepped
 from tests.unit.rules.step.loops import END, GRADIENTS, Program, epoch, everywhere, judged
 from tests.unit.rules.step.worlds import STEP, world
 from tests.unit.simulator import SCRIPT, Call, Draw, LoopEnd, Stall, World, blamed_ranks
-
-
-@pytest.mark.parametrize("culprit", [0, 1])
-def test_one_that_left_out_a_call_before_the_job_came_down(culprit: int) -> None:
-    odd, usual = stepped(culprit, [2] * 12 + [1], head=20), stepped(1 - culprit, [2] * 12, head=18, code=-15)
-    judgement = judge(odd, usual)
-    assert told(judgement) == ("skipped-collective", "likely", "failed")
-    assert blamed(judgement) == [(culprit, 100 + culprit, "rank")]
-    assert judgement.verdict.step.batch == 12
-    assert f"rank {culprit} issued 1 instead of 2 collectives" in judgement.verdict.evidence[1]
-
-
-def test_a_habit_that_ranks_do_not_share_blames_no_rank() -> None:
-    judgement = judge(stepped(0, [2] * 12 + [1], head=20), stepped(1, [3] * 12, head=18, code=-15))
-    assert judgement.verdict.cause != "skipped-collective"
 
 
 @everywhere
