@@ -63,6 +63,8 @@ ONCE_FALSE = {
     39080: "rank 5 waits for its GPU, and that for all_reduce (train.py:93)",  # for which of its calls is not known
     39182: "rank 1 synchronised in no step up to that one",  # no record would show it
     32083: "rank 0 synchronised in no recorded step up to that one",  # messages are no collectives
+    94743: "on rank 6, every earlier call at train.py:60 came right after one at train.py:46",  # as far as recorded
+    912903: "in step 1, rank 4 issued 1 and rank 5 issued 2 collectives in group tp2",  # below a trainer's one line
     878808: "no other rank has ever called barrier at train.py:105",  # below fit() other functions have
 }
 

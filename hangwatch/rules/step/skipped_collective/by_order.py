@@ -48,6 +48,7 @@ def skipped_by_order(case: Case) -> Finding | None:
         return None  # from one line of the user's, as below a trainer's `fit`: which of two calls it is cannot be said
     first, second = words.place(Frame(*left_out.lines[0], "")), words.place(Frame(*here.lines[0], ""))
     when = words.in_step(view.step)
+    recorded = "" if sites.remembers(rank) else "as far as recorded, "
     ways = ways_past(case, left_out)
     return Finding(
         "skipped-collective",
@@ -57,7 +58,7 @@ def skipped_by_order(case: Case) -> Finding | None:
         culprits=(view.culprit(the_only(ways)),),
         step=view.step,
         evidence=(
-            f"on rank {rank}, every earlier call at {second} came right after one at {first}",
+            f"{recorded}on rank {rank}, every earlier call at {second} came right after one at {first}",
             *evidence_of(ways),
         ),
         awaited=(rank,),
