@@ -8,11 +8,13 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
+import logging
 import pickle
 import pickletools
 import random
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -322,6 +324,29 @@ def caught_error() -> Facts:
     return {}
 
 
+def said_errors() -> Facts:
+    """Errors that are caught and said: by a logger that tells its caller, and as warnings, shown and recorded."""
+    said, logger = io.StringIO(), logging.getLogger("program")
+    handler = logging.StreamHandler(said)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(filename)s %(funcName)s %(lineno)d %(message)s"))
+    logger.addHandler(handler)
+    with warnings.catch_warnings(record=True) as recorded:
+        warnings.simplefilter("always")
+        for number in range(3):
+            try:
+                raise ValueError(f"sample {number} is torn")
+            except ValueError as error:
+                logger.warning("skipped: %s", error)
+                logger.exception("as it came", stack_info=True)
+                warnings.warn(str(error), RuntimeWarning, stacklevel=1)
+    try:
+        raise ValueError("the last one")
+    except ValueError as error:
+        warnings.warn(f"given up: {error}", RuntimeWarning, stacklevel=1)
+    warned = [(str(each.message), each.category.__name__, each.lineno) for each in recorded]
+    return {"said": said.getvalue(), "warned": warned}
+
+
 def uncaught_error() -> Facts:
     train(ddp(), tensors(), epochs=1)
     raise ValueError("the loss is nan")
@@ -345,7 +370,7 @@ PROGRAMS: dict[str, Callable[[], Facts]] = {
             mixed_precision,
             resumed,
         ),
-        *(copied_and_pickled, function_mode, caught_error, uncaught_error, odd_exit),
+        *(copied_and_pickled, function_mode, caught_error, said_errors, uncaught_error, odd_exit),
     )
 }
 

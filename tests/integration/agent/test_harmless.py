@@ -14,6 +14,7 @@ from tests.harmless.harness import observe
         ("restless_sampler", "attach"),
         ("own_process_group", "run"),
         ("copied_and_pickled", "attach"),
+        ("said_errors", "run"),
     ],
 )
 def test_a_program_is_the_same_under_watch(program: str, manner: str) -> None:
