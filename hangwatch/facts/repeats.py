@@ -7,13 +7,40 @@ from collections import Counter
 from hangwatch.facts.call_site import Site, through_packages
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.parting import Parting
+from hangwatch.facts.parting import Left, Parting, parting
 from hangwatch.model import Divergence, Frame
 from hangwatch.ranks.sides import spread
 from hangwatch.stacks.frames import origin, user_frame
 
 
-def repeated(case: Case, found: Parting, rank: int) -> str:
+def repeated_by_few(case: Case) -> tuple[Parting, str] | None:
+    """The first step in which the numbers of calls differ, and the call that few ranks repeated in it."""
+    found = parting(case)
+    if found is None or not made_by_few(case, found):
+        return None
+    rank = found.who[0]
+    others = [other for other in case.ranks if other not in found.who]
+    if stands_in_it(case, found, rank) and sites_of(case).apart(rank, others):
+        return None  # by a way of its own, above the line that others use too
+    call = _repeated(case, found, rank)
+    return (found, call) if call else None
+
+
+def made_by_few(case: Case, found: Parting) -> bool:
+    """At most half of the ranks made calls too many there."""
+    few = 2 * len(found.who) <= len(found.divergence.counts) and case.ranks.keys() >= set(found.who)
+    return found.how is Left.EXTRA and bool(found.who) and few
+
+
+def stands_in_it(case: Case, found: Parting, rank: int) -> bool:
+    """It is in that step still, and in the group in question: not in the call of another group behind that one."""
+    last = next(reversed(case.ledger.calls(rank).values()), None)
+    entry = case.blocked.get(rank)
+    group = entry.group.name if entry is not None and entry.group is not None else last.group if last else ""
+    return found.divergence.step == case.ranks[rank].step.step and group in ("", found.divergence.group)
+
+
+def _repeated(case: Case, found: Parting, rank: int) -> str:
     """What `rank` called too often in that step, where all of it comes from a line that others use too; else ""."""
     counts, sites = found.divergence.counts, sites_of(case)
     other = min(counts, key=lambda each: counts[each])

@@ -6,6 +6,7 @@ The witnesses agree where the few have skipped a call, and speak against it wher
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from hangwatch import words
@@ -56,7 +57,8 @@ def by_habit(case: Case, divergence: Divergence, few: tuple[int, ...], many: tup
 
 def by_repetition(case: Case, divergence: Divergence, few: tuple[int, ...], many: tuple[int, ...]) -> Witness | None:
     """What was due in that step where the numbers of the steps before repeat: every few steps, or in every epoch."""
-    found = {_due(case, divergence, rank) for rank in spread((*few, *many))}
+    rows = {_row_before(case, divergence, rank) for rank in spread((*few, *many))}  # most ranks have the same
+    found = {_due(*row) for row in rows}
     interval, due = found.pop() if len(found) == 1 else (0, 0)
     fewest, most = divergence.counts[few[0]], divergence.counts[many[0]]
     if not interval or due not in (fewest, most):
@@ -66,20 +68,24 @@ def by_repetition(case: Case, divergence: Divergence, few: tuple[int, ...], many
     return Witness(Kind.HABIT, text, agrees=due == most)
 
 
-def _due(case: Case, divergence: Divergence, rank: int) -> tuple[int, int]:
-    """After how many steps the numbers of `rank` repeat, and the one that was due; (0, 0) where they do not.
+def _row_before(case: Case, divergence: Divergence, rank: int) -> tuple[tuple[int, ...], int]:
+    """How many `rank` issued in each step before, and how many batches the last whole epoch had (0: not known)."""
+    steps = _settled(list(_before(case.ledger.steps(rank), divergence)))
+    last = (step.batch for step in steps if divergence.epoch and step.epoch == divergence.epoch - 1)
+    batches = 1 + max((batch for batch in last if batch is not None), default=-1)
+    return tuple(step.counts.get(divergence.group, 0) for step in steps), batches
+
+
+def _due(counts: tuple[int, ...], batches: int) -> tuple[int, int]:
+    """After how many steps the numbers repeat, and the one that was due; (0, 0) where they do not.
 
     One that is unlike most others has come again, a whole interval long or at the same batches of two epochs: of
     numbers that are all alike, or of a few that happen to be, nothing could be told.
     """
-    steps = _settled(list(_before(case.ledger.steps(rank), divergence)))
-    counts = [step.counts.get(divergence.group, 0) for step in steps]
-    usual = max(set(counts), key=counts.count, default=0)
-    last = [step.batch for step in steps if divergence.epoch and step.epoch == divergence.epoch - 1]
-    epoch = 1 + max((batch for batch in last if batch is not None), default=0)
-    for interval in sorted({*range(2, len(counts) // 2 + 1), epoch} - {1}):
-        pairs = list(zip(counts, counts[interval:], strict=False))
-        if all(one == other for one, other in pairs) and any(other != usual for _, other in pairs):
+    usual = Counter(counts).most_common(1)[0][0] if counts else 0
+    for interval in sorted({*range(2, len(counts) // 2 + 1), *([batches] if batches > 1 else [])}):
+        alike = all(one == other for one, other in zip(counts, counts[interval:], strict=False))
+        if alike and any(count != usual for count in counts[interval:]):
             return interval, counts[-interval]
     return 0, 0
 

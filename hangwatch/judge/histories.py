@@ -11,7 +11,7 @@ from hangwatch.rules.step.collective_mismatch import collective_mismatch
 from hangwatch.rules.step.collective_mismatch.in_another_group import called_in_another_group
 from hangwatch.rules.step.concurrent_collectives import concurrent_collectives, mispaired_threads
 from hangwatch.rules.step.data_dependent_graph import data_dependent_graph
-from hangwatch.rules.step.early_exit import early_exit, stopped_after_epoch
+from hangwatch.rules.step.early_exit import early_exit, left_another_loop, stopped_after_epoch
 from hangwatch.rules.step.early_exit import fewer_steps as left_early
 from hangwatch.rules.step.exception_on_one_rank import caught_around_its_loop, swallowed
 from hangwatch.rules.step.exception_on_one_rank.called_again import called_again
@@ -25,14 +25,18 @@ from hangwatch.rules.step.gradient_sync_mismatch import (
 )
 from hangwatch.rules.step.point_to_point_deadlock import point_to_point_deadlock
 from hangwatch.rules.step.rank_local_decision import (
+    decided_about_a_meeting,
     decided_by_a_trainer,
     left_an_inner_loop,
     made_unlike_turns,
     rank_local_decision,
+    repeated_in_a_loop,
+    repeats_in_a_loop,
 )
 from hangwatch.rules.step.rank_zero_only_collective import rank_zero_only
 from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import mispaired_at_a_new_place
 from hangwatch.rules.step.rank_zero_only_collective.before_the_end import stayed_with_a_lone_call
+from hangwatch.rules.step.rank_zero_only_collective.in_a_meeting import alone_in_a_meeting
 from hangwatch.rules.step.rank_zero_only_collective.once_more import repeats_its_step
 from hangwatch.rules.step.signal_handler_deadlock import signal_handler_deadlock
 from hangwatch.rules.step.skipped_collective import skipped_collective
@@ -57,11 +61,13 @@ HISTORIES: tuple[Rule, ...] = (
     signal_handler_deadlock,
     concurrent_collectives,
     mispaired_threads,
+    repeats_in_a_loop,
     repeats_its_step,
     left_an_inner_loop,
     uneven_validation,
     uneven_other_loader,
     ended_another_loop,
+    left_another_loop,
     batches_discarded,
     gradient_sync_mismatch,
     synchronised_alone,
@@ -74,6 +80,7 @@ HISTORIES: tuple[Rule, ...] = (
     rank_local_decision,
     made_unlike_turns,
     decided_by_a_trainer,
+    repeated_in_a_loop,
     rank_zero_only,
     skipped_collective,
     uneven_steps,
@@ -94,6 +101,8 @@ HISTORIES: tuple[Rule, ...] = (
     left_out_before_a_common_call,
     left_out_before_a_message,
     went_by_for_its_rank,
+    alone_in_a_meeting,
+    decided_about_a_meeting,
     went_by_a_meeting,
 )
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hangwatch.model import Divergence, Reading, StepEntry
-from hangwatch.ranks.joined import in_flight, stood_in
+from hangwatch.ranks.joined import stood_in
 from hangwatch.ranks.paces import LEAST_ALIKE, fit_together, pace_of, paces_of
 from hangwatch.ranks.shared_steps import GroupKey, StepKey, aligned, all_named, between, comparable, step_key, usual
 
@@ -74,7 +74,7 @@ def _look(watched: _Watched, key: GroupKey, readings: Mapping[int, Reading], now
             watched.suspicion = _Suspicion(divergence, issued)
         else:
             watched.suspicion.seen += 1
-            lasts = watched.suspicion.seen > CONFIRM and not in_flight(
+            lasts = watched.suspicion.seen > CONFIRM and not _in_flight(
                 readings.values(), key, watched.base, watched.suspicion.issued
             )
             if lasts and not _may_be_its_pace(watched, key[0], readings):
@@ -90,6 +90,17 @@ def _look(watched: _Watched, key: GroupKey, readings: Mapping[int, Reading], now
                     return replace(found, doubtful=True)
         watched.last = step
     return None
+
+
+def _in_flight(readings: Iterable[Reading], key: GroupKey, base: Mapping[int, int], issued: Mapping[int, int]) -> bool:
+    """Ranks issued more in a group than others from `base` on, have gone on since, and these calls are incomplete.
+
+    So their steps do not wait for them, but another thread, as that of a checkpoint: the others may make them yet.
+    """
+    least = min(issued[rank] - base[rank] for rank in issued)
+    more = {rank: count for rank, count in issued.items() if count - base[rank] > least}
+    heads = {reading.identity.rank: head for reading in readings for head in reading.heads if head.key == key}
+    return all(rank in heads and 0 <= heads[rank].completed < more[rank] <= heads[rank].issued for rank in more)
 
 
 def _may_be_its_pace(watched: _Watched, name: str, readings: Mapping[int, Reading]) -> bool:

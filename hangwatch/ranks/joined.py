@@ -1,8 +1,8 @@
-"""Calls that no step of a rank shows as its own: those that torch's `Join` makes for it, and those in flight."""
+"""Calls that torch's `Join` made for a rank without inputs, in place of those of the ranks that still have some."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from hangwatch.model import Collective, Reading
 from hangwatch.stacks.frames import name_of
@@ -22,16 +22,3 @@ def stood_in(readings: Iterable[Reading], group: str) -> bool:
     """
     unnamed = (reading for reading in readings if reading.steps and reading.steps[-1].epoch is None)
     return any(call.group == group and by_join(call) for reading in unnamed for call in reading.calls)
-
-
-def in_flight(
-    readings: Iterable[Reading], key: tuple[str, tuple[int, ...]], base: Mapping[int, int], issued: Mapping[int, int]
-) -> bool:
-    """Ranks issued more in a group than others from `base` on, have gone on since, and these calls are incomplete.
-
-    So their steps do not wait for them, but another thread, as that of a checkpoint: the others may make them yet.
-    """
-    least = min(issued[rank] - base[rank] for rank in issued)
-    more = {rank: count for rank, count in issued.items() if count - base[rank] > least}
-    heads = {reading.identity.rank: head for reading in readings for head in reading.heads if head.key == key}
-    return all(rank in heads and 0 <= heads[rank].completed < more[rank] <= heads[rank].issued for rank in more)

@@ -80,11 +80,12 @@ each_cause = pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.id
 
 @cache
 def emitted(path: Path) -> frozenset[str]:
-    """The ids of causes that a module gives to a Finding, or to a sentence that several causes share."""
-    calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+    """The ids of causes that a module of the rules names, and not only to compare them with what it was asked for."""
+    tree = ast.parse(path.read_text())
     known = {cause.id for cause in CATALOGUE}
-    given = (argument for call in calls for argument in call.args if isinstance(argument, ast.Constant))
-    return frozenset(each.value for each in given if isinstance(each.value, str) and each.value in known)
+    compared = {id(part) for node in ast.walk(tree) if isinstance(node, ast.Compare) for part in ast.walk(node)}
+    named = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in compared)
+    return frozenset(each for each in named if isinstance(each, str) and each in known)
 
 
 @each_cause

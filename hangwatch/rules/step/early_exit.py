@@ -25,6 +25,7 @@ from hangwatch.facts.ways_out import ways_out, ways_out_of_outer
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, LoopFacts, Status, StepName
 from hangwatch.ranks.view import RankView
+from hangwatch.rules.another_loop import ended_the_loop
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.turns import left_after_fewer_turns
 from hangwatch.stacks.frames import user_frame
@@ -161,3 +162,8 @@ def ended_alone(case: Case) -> Finding | None:
         witnesses=(Witness(Kind.MAJORITY, f"most ranks had not ended: {case.name(failed)}"),),
         status=Status.FAILED,
     )
+
+
+def left_another_loop(case: Case) -> Finding | None:
+    """Ranks left the loop over another loader, such as a validation's, with data left in it."""
+    return ended_the_loop(case, "early-exit")

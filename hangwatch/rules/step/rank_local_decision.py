@@ -17,6 +17,8 @@ from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Certainty, Frame, Phase
 from hangwatch.ranks.sides import odd_of, spread
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.passed_meeting import went_by
+from hangwatch.rules.repeated import repeated_before, repeated_now
 from hangwatch.rules.turns import equal_turns, which_ends
 from hangwatch.stacks.frames import user_frame
 
@@ -182,6 +184,21 @@ def _apart_before(case: Case, found: Parted) -> bool:
     """In an earlier step the ranks issued different numbers of calls: what they call now is a consequence of that."""
     earlier, now = parting(case), case.ledger.step_of(found.made[0], found.call)
     return earlier is not None and now is not None and earlier.step.step is not None and earlier.step.step < now
+
+
+def repeats_in_a_loop(case: Case) -> Finding | None:
+    """Few ranks stand in a call that they made in this step already, in a loop that ends on each rank by itself."""
+    return repeated_now(case, "rank-local-decision")
+
+
+def repeated_in_a_loop(case: Case) -> Finding | None:
+    """The same of the first step in which the numbers of calls differ."""
+    return repeated_before(case, "rank-local-decision")
+
+
+def decided_about_a_meeting(case: Case) -> Finding | None:
+    """Ranks are past a call that returns when all have come to it: a value decided whether to call it."""
+    return went_by(case, "rank-local-decision")
 
 
 def made_unlike_turns(case: Case) -> Finding | None:

@@ -11,21 +11,19 @@ from hangwatch.facts.batches import (
     drawn_words,
     first_uneven,
     now_at,
-    runs_below_a_package,
 )
 from hangwatch.facts.case import Case
 from hangwatch.facts.epochs import ended_epochs
 from hangwatch.facts.joined import joined_too_early
 from hangwatch.facts.other_loaders import uneven_elsewhere, uneven_still
-from hangwatch.facts.other_loops import other_loop_ended
 from hangwatch.facts.parting import counted, parting
-from hangwatch.facts.runs import name_apart, numbers_apart, place_apart
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, LoaderFacts, StepName
 from hangwatch.ranks.joined import JOIN
 from hangwatch.ranks.ledger import Step
 from hangwatch.ranks.sides import by_value, odd_of
 from hangwatch.ranks.view import RankView
+from hangwatch.rules.another_loop import FIX, ended_the_loop
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.turns import left_after_fewer_turns
 from hangwatch.stacks.frames import user_frame
@@ -36,10 +34,6 @@ _FIX_IN_JOIN = (
 )
 
 # Where DDP makes none of the calls: Join stands in for nothing there.
-_FIX_IN_LOOP = (
-    "give every rank the same number of batches in that loop: the same limit, and a sampler that pads or drops"
-)
-
 _FIX_SIZES = (
     "use one batch size on every rank, or give each rank a share of the samples that fits its own, and as many batches"
     " for each optimizer step"
@@ -127,7 +121,7 @@ def _fix(case: Case, culprits: tuple[int, ...], sizes: str) -> str:
         return _FIX_IN_JOIN
     if sizes:
         return _FIX_SIZES
-    return "" if any(map(_forwards, case)) else _FIX_IN_LOOP
+    return "" if any(map(_forwards, case)) else FIX
 
 
 def _in_join(view: RankView) -> bool:
@@ -229,7 +223,7 @@ def _of_validation(case: Case, uneven: Uneven, loader: LoaderFacts) -> Finding:
         f"{case.name(uneven.short, capital=True)} ran out of data in the loop at {words.place(loader.where)}:"
         f" {'it' if one else 'they'} drew {_as_many(uneven)} {'batch' if uneven.fewest == 1 else 'batches'} there,"
         f" and the others {uneven.most}{'' if all(each.ended for each in uneven.drawn.values()) else ' so far'}.",
-        fix=_FIX_IN_LOOP,
+        fix=FIX,
         culprits=case.culprits(uneven.short, loader.where),
         step=last,
         witnesses=witnesses,
@@ -238,30 +232,8 @@ def _of_validation(case: Case, uneven: Uneven, loader: LoaderFacts) -> Finding:
 
 
 def ended_another_loop(case: Case) -> Finding | None:
-    """Ranks went on from a run of equal calls, and drew fewer batches than the others from another loader meanwhile."""
-    found = other_loop_ended(case)
-    if found is None or not case.in_trouble:
-        return None
-    run = found.run
-    mine, theirs = found.drawn[run.ranks[0]], found.drawn[run.others[0]]
-    counted = runs_below_a_package(case, run.ranks) or found.exhausted
-    of_all = f"{mine.drawn} of {words.plural(mine.length, 'batch')}" if mine.length else str(mine.drawn)
-    told = f"{case.name(run.ranks)} drew {of_all} there, and {case.name(run.others)} {theirs.drawn} so far"
-    return Finding(
-        "uneven-steps" if counted else "early-exit",
-        Certainty.LIKELY,
-        f"{case.name(run.ranks, capital=True)} ended the loop over another loader{words.at(mine.where)} after"
-        f" {words.plural(mine.drawn, 'batch')}, and went on to {name_apart(run.reached, run.repeated)};"
-        f" {case.name(run.others)} drew {theirs.drawn} so far, and called {name_apart(run.repeated, run.reached)}"
-        " again.",
-        fix=_FIX_IN_LOOP,
-        culprits=tuple(case.ranks[rank].culprit(place_apart(run.reached, run.repeated)) for rank in run.ranks),
-        step=case.furthest_step(run.ranks),
-        evidence=(numbers_apart(case, run),),
-        witnesses=(Witness(Kind.FACT, told),),
-        status=case.failed,
-        awaited=run.ranks,
-    )
+    """Ranks went on from a run of equal calls, and all of their data in another loader was fewer batches."""
+    return ended_the_loop(case, "uneven-steps")
 
 
 def batches_discarded(case: Case) -> Finding | None:

@@ -71,29 +71,9 @@ class LifecycleHook:
         if module is not None and not self._listening:
             self._listening = True
             for name in PUT_IN_WORDS:
-                self._patches.put(module, name, self._put_in_words(getattr(module, name)))
-            logger = getattr(sys.modules.get("logging"), "Logger", None)
-            self._hear(logger, "handle", lambda _, record: (record.msg, *(record.args or ())))
-            self._hear(sys.modules.get("warnings"), "_showwarnmsg", lambda shown: getattr(shown.message, "args", ()))
-
-    def _hear(self, owner: Any, name: str, parts: Callable[..., Iterable[object]]) -> None:
-        """Hear what is said by the function of that name: `parts` gives the text and its arguments from its own."""
-        original = getattr(owner, name, None)
-        if original is None:
-            return
-
-        @functools.wraps(original)
-        def say(*args: Any, **kwargs: Any) -> Any:
-            try:
-                error = sys.exc_info()[1]
-                caught = isinstance(error, Exception) and not isinstance(error, ORDINARY) and self._context.board.real
-                if error is not None and caught and _is_said(error, parts(*args, **kwargs)):
-                    self._handled(error)
-            except Exception as failure:
-                self._context.guard.swallow(failure)
-            return original(*args, **kwargs)
-
-        self._patches.put(owner, name, say)
+                self._hear(module, name, self._put_in_words)
+            self._hear(getattr(sys.modules.get("logging"), "Logger", None), "handle", self._logged)
+            self._hear(sys.modules.get("warnings"), "_showwarnmsg", self._warned)
 
     def remove(self) -> None:
         if not self._installed:
@@ -141,27 +121,44 @@ class LifecycleHook:
 
         return excepthook
 
-    def _put_in_words(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """A child of multiprocessing asks no excepthook: it puts what ends it in words, and then it ends.
-
-        Any other error that is put in words while it is handled is one that the program has caught.
-        """
+    def _hear(self, owner: Any, name: str, note: Callable[..., None]) -> None:
+        """Before `owner` does what has that name while an error is handled, `note` the error and what it is given."""
+        original = getattr(owner, name, None)
+        if original is None:
+            return
 
         @functools.wraps(original)
-        def words(*args: Any, **kwargs: Any) -> Any:
+        def say(*args: Any, **kwargs: Any) -> Any:
             try:
                 error = sys.exc_info()[1]
                 if error is not None and self._context.board.real:
-                    if _ends_child(sys._getframe(1)):
-                        self.record(error, "MainThread", fatal=True)
-                        self._context.steps.phase(b.FAILED)
-                    elif isinstance(error, Exception):
-                        self._handled(error)
+                    note(error, *args)
             except Exception as failure:
                 self._context.guard.swallow(failure)
             return original(*args, **kwargs)
 
-        return words
+        self._patches.put(owner, name, say)
+
+    def _put_in_words(self, error: BaseException, *_: Any) -> None:
+        """A child of multiprocessing asks no excepthook: it puts what ends it in words, and then it ends.
+
+        Any other error that is put in words while it is handled is one that the program has caught.
+        """
+        if _ends_child(sys._getframe(2)):
+            self.record(error, "MainThread", fatal=True)
+            self._context.steps.phase(b.FAILED)
+        elif isinstance(error, Exception):
+            self._handled(error)
+
+    def _logged(self, error: BaseException, _: Any, record: Any) -> None:
+        self._said(error, (record.msg, *(record.args or ())))
+
+    def _warned(self, error: BaseException, shown: Any) -> None:
+        self._said(error, getattr(shown.message, "args", ()))
+
+    def _said(self, error: BaseException, parts: Iterable[object]) -> None:
+        if isinstance(error, Exception) and not isinstance(error, ORDINARY) and _is_said(error, parts):
+            self._handled(error)
 
     def record(self, error: BaseException, thread: str, *, fatal: bool) -> None:
         """Put an exception on the board. Of one that was raised from another, the frames are those of the last."""

@@ -10,14 +10,14 @@ from hangwatch.facts.call_site import NOT_KNOWN, at_the_end_of_its_block, path, 
 from hangwatch.facts.call_sites import Sites, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import frames_at_end, library_call
-from hangwatch.facts.parting import Left, Parting, counted, parting
+from hangwatch.facts.parting import Parting, counted, parting
 from hangwatch.facts.process_end import EndedFor, ended_for
-from hangwatch.facts.repeats import package_line, repeated
+from hangwatch.facts.repeats import made_by_few, package_line, repeated_by_few, stands_in_it
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Frame, Status, ThreadStack
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
-from hangwatch.rules.step.rank_zero_only_collective.once_more import once_more
+from hangwatch.rules.repeated import repeated_before
 from hangwatch.stacks.activity import Within
 from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import name_of, user_frame
@@ -29,9 +29,11 @@ def rank_zero_only(case: Case) -> Finding | None:
     """One rank called a collective that the others never call."""
     found = parting(case)
     if found is not None:
-        if found.how is not Left.EXTRA or not found.who or 2 * len(found.who) > len(found.divergence.counts):
+        if not made_by_few(case, found):
             return None
-        return _rank_zero_only(case, found.who, found) if case.ranks.keys() >= set(found.who) else None
+        if repeated_by_few(case) is not None:
+            return repeated_before(case, "rank-zero-only-collective")
+        return _rank_zero_only(case, found.who, found)
     lone = _alone_now(case)
     return _rank_zero_only(case, (lone.rank,), None) if lone is not None else None
 
@@ -185,12 +187,8 @@ def _have_it_before_them(lone: RankView, others: list[RankView]) -> bool:
 def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -> Finding:
     lone = case.ranks[alone[0]]
     others = tuple(rank for rank in case.blocked if rank not in alone)
-    inside = found is None or _stands_in_it(case, found, lone)
+    inside = found is None or stands_in_it(case, found, lone.rank)
     caller = sites_of(case).apart(lone.rank, [rank for rank in case.ranks if rank not in alone]) if inside else None
-    if found is not None and caller is None and (again := repeated(case, found, lone.rank)):
-        less = "the other ranks call it from the same line, less often in that step"
-        told = (counted(case, found), less)
-        return once_more(case, alone, again, found.when, found.step, found.witnesses, told, found.places)
     at = f" ({words.place(lone.where)}, called from {words.place(caller)})" if caller else words.at(lone.where)
     if caller is None and (line := package_line(case, lone.rank)) is not None:
         at = f" of {name_of(line.function)} ({words.place(line)}, below {words.place(lone.where)})"
@@ -222,14 +220,6 @@ def _alone_in(case: Case, alone: tuple[int, ...], call: str, before: Parting | N
     if call:
         return f"{ranks} called {call} {before.when}, which the other ranks {do_not}"
     return f"{ranks} issued more collectives than the other ranks {before.when}, which of them is not on record"
-
-
-def _stands_in_it(case: Case, found: Parting, lone: RankView) -> bool:
-    """It is in that step still, and in the group in question: not in the call of another group behind that one."""
-    last = next(reversed(case.ledger.calls(lone.rank).values()), None)
-    entry = case.blocked.get(lone.rank)
-    group = entry.group.name if entry is not None and entry.group is not None else last.group if last else ""
-    return found.divergence.step == lone.step.step and group in ("", found.divergence.group)
 
 
 def _place_of(found: Parting) -> Frame | None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from hangwatch import words
+from hangwatch.facts.again import loop_in_its_step
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop
 from hangwatch.facts.call_site import Site, comes_before, framework, same, site
 from hangwatch.facts.call_sites import sites_of
@@ -31,7 +32,6 @@ from hangwatch.model import Certainty, Collective, Frame, Status
 from hangwatch.ranks.last_words import Kind
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
-from hangwatch.rules.step.rank_zero_only_collective.once_more import loop_around
 from hangwatch.rules.turns import equal_turns
 from hangwatch.stacks.activity import IN_DDPS_FORWARD, Within
 from hangwatch.stacks.frames import name_of
@@ -207,7 +207,7 @@ def _once_more(case: Case, lasts: dict[int, Last]) -> Finding | None:
         f"{words.ranks([view.rank], capital=True)} called {what} once more than usual in {words.step(view.step)}; the"
         " call was paired with another call of the other ranks.",
         f"in every earlier step on its board in which rank {view.rank} made that call, it did so once less",
-        fix=equal_turns(loop_around(view)),
+        fix=equal_turns(loop_in_its_step(view)),
     )
 
 

@@ -1,0 +1,95 @@
+"""A call that few ranks make more often than the others, or than in any of their steps: they repeat what all do.
+
+In a loop that ends at a condition, or with items of a rank's own, that was decided on each rank by itself; else it is a
+retry, most of the time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hangwatch import words
+from hangwatch.facts.again import loop_in_its_step, made_again
+from hangwatch.facts.call_site import Site
+from hangwatch.facts.case import Case
+from hangwatch.facts.parting import counted
+from hangwatch.facts.repeats import repeated_by_few
+from hangwatch.facts.witness import Kind, Witness
+from hangwatch.model import LoopFacts, StepName
+from hangwatch.ranks.view import RankView
+from hangwatch.rules.finding import Finding
+from hangwatch.rules.turns import equal_turns, which_ends
+
+
+@dataclass(frozen=True)
+class _Repeated:
+    """`ranks` repeated `call`, `when` it was due less often, as the `witnesses` say."""
+
+    ranks: tuple[int, ...]
+    call: str
+    when: str
+    step: StepName
+    witnesses: tuple[Witness, ...]
+    loop: LoopFacts | None
+    evidence: tuple[str, ...] = ()
+
+
+def repeated_now(case: Case, cause: str) -> Finding | None:
+    """Few ranks stand in a call that they have made in this step already, as `cause` explains it; else None."""
+    found = made_again(case) if case.in_trouble else ()
+    if not found:
+        return None
+    ranks, first = tuple(each.rank for each in found), found[0]
+    view = case.ranks[first.rank]
+    habits = tuple(Witness(Kind.HABIT, each.counted) for each in found[: words.SHOWN])
+    call, when = f"{first.call}{words.at(view.where)}", f"in {words.step(first.step)}"
+    return _finding(case, cause, _Repeated(ranks, call, when, first.step, habits, loop_in_its_step(view)))
+
+
+def repeated_before(case: Case, cause: str) -> Finding | None:
+    """The same of the first step in which the numbers of calls differ."""
+    again = repeated_by_few(case)
+    if again is None:
+        return None
+    found, call = again
+    loop = _loop_around(case.ranks[found.who[0]], found.places)
+    told = (counted(case, found), "the other ranks call it from the same line, less often in that step")
+    return _finding(case, cause, _Repeated(found.who, call, found.when, found.step, found.witnesses, loop, told))
+
+
+def _finding(case: Case, cause: str, found: _Repeated) -> Finding | None:
+    decided = found.loop if found.loop is not None and _decides(found.loop) else None
+    if cause != ("rank-local-decision" if decided is not None else "rank-zero-only-collective"):
+        return None
+    at = f", in the loop at {words.place(decided.where)}, {which_ends(decided)}" if decided is not None else ""
+    leaves = decided.leaves if decided is not None else ()
+    return Finding(
+        cause,
+        case.weigh(found.witnesses),
+        f"{case.name(found.ranks, capital=True)} repeated what all call, {found.call}, {found.when}{at}; since then"
+        f" {words.verb(len(found.ranks), 'its', 'their')} calls are mispaired.",
+        fix=equal_turns(found.loop),
+        culprits=case.culprits(found.ranks, leaves[0] if len(leaves) == 1 else None),
+        victims=tuple(rank for rank in case.blocked if rank not in found.ranks),
+        step=found.step,
+        evidence=found.evidence,
+        witnesses=found.witnesses,
+        status=case.failed,
+        awaited=found.ranks,
+    )
+
+
+def _loop_around(view: RankView, places: tuple[Site, ...]) -> LoopFacts | None:
+    """The loop in its step in which the rank stands now, if the calls from `places` are made in it, or below it."""
+    loop = loop_in_its_step(view)
+    within = loop is not None and all(_holds(loop, place) for place in places)
+    return loop if within else None
+
+
+def _holds(loop: LoopFacts, place: Site) -> bool:
+    return any(file == loop.where.file and loop.where.line <= line <= loop.last for file, line in place.lines)
+
+
+def _decides(loop: LoopFacts) -> bool:
+    """It ends at a condition, or with what it goes through, and is no retry after an error."""
+    return loop.swallows is None and bool(loop.leaves or not loop.skips)
