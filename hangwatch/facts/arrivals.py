@@ -9,7 +9,8 @@ from functools import cached_property
 
 from hangwatch.facts.case import Case
 from hangwatch.model import Launched, Phase, ProcessEvidence, ProcessFacts, Stage, ThreadStack
-from hangwatch.ranks.view import RankView, computed
+from hangwatch.ranks.processes import computed
+from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import name_of

@@ -16,7 +16,6 @@ from hangwatch.facts.call_site import (
     Caller,
     Site,
     by_the_engine,
-    caller,
     framework,
     in_backward,
     recorded_caller,
@@ -377,18 +376,6 @@ class Sites:
             if (there is not None and same(now, there)) or any(same(now, site) for site in self._made(other)):
                 return True
         return False
-
-
-def caller_of(case: Case, rank: int, call: Collective) -> Caller | None:
-    """The function that made `call`: by its record, else by the stack of the rank that stands in it.
-
-    The stack may show the line that waits for the call, and not the one that made it.
-    """
-    if (made := recorded_caller(call)) is not None:
-        return made
-    view, entry = case.ranks.get(rank), case.blocked.get(rank)
-    inside = view is not None and entry is not None and entry.seq == call.seq
-    return caller(view.evidence.main_stack) if view is not None and inside else None
 
 
 @once

@@ -6,7 +6,8 @@ from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.child import CHILD_QUIET_IO
 from hangwatch.model import Phase, Status
-from hangwatch.ranks.view import RankView, computed
+from hangwatch.ranks.processes import computed
+from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing, Within
 
 LEAVING = frozenset({Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})

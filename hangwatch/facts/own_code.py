@@ -8,7 +8,8 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.child import Child, idle_children
 from hangwatch.facts.locks import held_lock, holds, lock_name
 from hangwatch.model import ExceptionFacts, ProcessEvidence, ProcessFacts, Status
-from hangwatch.ranks.view import RankView, computes
+from hangwatch.ranks.processes import computes
+from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Activity, Doing, Within
 from hangwatch.stacks.classify import activity
 

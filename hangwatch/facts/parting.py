@@ -18,6 +18,7 @@ from hangwatch.facts.call_site import Site
 from hangwatch.facts.call_sites import Sites, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.rhythms import keep_own_intervals
+from hangwatch.facts.several_turns import counted_late, several_turns
 from hangwatch.facts.skip_paths import only_by_a_check, only_by_an_error, past_by_an_error, ways_past
 from hangwatch.facts.updates import keep_own_paces
 from hangwatch.facts.usual_counts import agree, by_habit, by_majority, by_repetition, comes_and_goes, like
@@ -73,7 +74,7 @@ def parting(case: Case) -> Parting | None:
             continue
         if ends_a_loop(case, divergence) or keep_own_intervals(case, divergence) or keep_own_paces(case, divergence):
             continue
-        if _counted_late(case, divergence):
+        if counted_late(case, divergence):
             late.update(divergence.more)
         elif late.isdisjoint(divergence.counts) and not _left_loop(case, divergence):
             return _judged(case, divergence)
@@ -138,39 +139,6 @@ def _left_loop(case: Case, divergence: Divergence) -> bool:
     return all(has_left_inner_loop(case, view) for view in last)
 
 
-def _counted_late(case: Case, divergence: Divergence) -> bool:
-    """No call is missing: a step of one rank holds several turns of the loop, for the rank ended none of them.
-
-    Steps without a DataLoader end in optimizer.step(). A rank that omits one makes all calls of two turns in one step,
-    and the others make just as many, in two steps: all are complete, or there are several kinds, each twice.
-    """
-    if divergence.epoch is not None or not _several_turns(case, divergence):
-        return False
-    group = case.ledger.group(divergence.more[0], divergence.group)
-    heads = [group.heads.get(rank) for rank in divergence.counts] if group is not None else []
-    level = len({(head.issued, head.completed) for head in heads if head is not None}) == 1
-    complete = all(head is not None and head.issued == head.completed for head in heads)
-    kinds = sites_of(case).inside(divergence.more[0], divergence.group, divergence.step)
-    return (bool(heads) and level and complete) or (kinds is not None and len(kinds[0]) > 1)
-
-
-def _several_turns(case: Case, divergence: Divergence) -> bool:
-    """Those with more calls than usual made exactly what the others make in a turn, twice or three times..."""
-    if divergence.short or not divergence.more or not divergence.exact:
-        return False
-    sites = sites_of(case)
-    fewest = min(divergence.counts, key=lambda rank: divergence.counts[rank])
-    usual = sites.inside(fewest, divergence.group, divergence.step)
-    for rank in divergence.more:
-        long = sites.inside(rank, divergence.group, divergence.step)
-        times, rest = divmod(divergence.counts[rank], max(divergence.counts[fewest], 1))
-        if long is None or usual is None or times < 2 or rest or not usual[0]:
-            return False
-        if long[0] != Counter({place: times * count for place, count in usual[0].items()}):
-            return False
-    return True
-
-
 def two_sides(case: Case, divergence: Divergence) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """The ranks that issued fewer and those that issued more; None where there are more than two counts.
 
@@ -204,7 +172,7 @@ def _judged(case: Case, divergence: Divergence) -> Parting:
     majority = by_majority(case, divergence, few, many)
     habit = by_habit(case, divergence, few, many)
     repeated = by_repetition(case, divergence, few, many) if habit is None else None
-    place = _by_place(case, divergence, few, by_sites, call) if not _several_turns(case, divergence) else None
+    place = _by_place(case, divergence, few, by_sites, call) if not several_turns(case, divergence) else None
     halves = majority is None and habit is None
     if place is not None and place.agrees and (repeated or (halves and comes_and_goes(case, divergence, few, places))):
         place = None  # a call that comes now and then is known, whether it was due or not

@@ -27,7 +27,8 @@ from hangwatch.facts.locks import held_lock, holds, lock_name
 from hangwatch.facts.mismatches import first_mismatch
 from hangwatch.facts.store_waits import store_ports, waits_for_key
 from hangwatch.model import OpenFile, Phase, ProcessFacts, Reading, Snapshot
-from hangwatch.ranks.view import RankView, computes
+from hangwatch.ranks.processes import computes
+from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing, Within
 
 FACTS_S = 60.0  # the most patience where a fact stands

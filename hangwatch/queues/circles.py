@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Frame
@@ -10,6 +10,7 @@ from hangwatch.model import Alternative, Certainty, Frame
 from . import orders, rhythm
 from .counts import Odd
 from .departures import by_count, departed, odd_one
+from .edges import Edge, edges_of, inside_of, last_in_circle
 from .finding import Finding, collective, victims, wait_edges
 from .follow import Chain, before
 from .history import Histories
@@ -22,21 +23,6 @@ from .stuck import Kind, Stuck
 from .tally import miscounted
 
 _MOST_TWINS = 64  # ranks that wait in the call which the stray one went on to, whose orders are compared as well
-
-
-@dataclass(frozen=True, slots=True)
-class _Edge:
-    """One wait of a circle: which ranks wait in a call, and for which."""
-
-    one: Stuck
-    waiting: tuple[int, ...]
-    awaited: tuple[int, ...]
-
-    def __str__(self) -> str:
-        return (
-            f"{ranks(self.waiting)} {words.verb(len(self.waiting), 'waits', 'wait')} for {ranks(self.awaited)} in"
-            f" {collective(self.one)}{at(self.one.call)}"
-        )
 
 
 def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
@@ -190,9 +176,9 @@ class _Circle:
 
     def __init__(self, queues: Queues, chain: Chain, histories: Histories) -> None:
         self.queues, self.chain, self.histories = queues, chain, histories
-        self.edges = _edges(chain)
-        self.inside = _inside(self.edges)
-        self.until = _last_in_circle(chain)
+        self.edges = edges_of(chain)
+        self.inside = inside_of(self.edges)
+        self.until = last_in_circle(chain)
         self.messages = any(each.peers for each in chain.roots)
         self.counted = not any(each.peers and (each.kind is Kind.QUEUED or not each.counted) for each in chain.roots)
         self.concerned = {rank for each in chain.roots for rank in each.group.members} & queues.ranks
@@ -248,7 +234,7 @@ def _broken(broke: Break, one: _Circle) -> Finding:
     )
 
 
-def _ended(edges: list[_Edge], histories: Histories) -> list[int]:
+def _ended(edges: list[Edge], histories: Histories) -> list[int]:
     """The ranks that stand in a call which they never made before, where others stand in one of their rounds.
 
     Such a call may come behind the loop, which those left earlier or these later: then no order of calls is crossed.
@@ -271,27 +257,7 @@ def _lost(chain: Chain) -> bool:
     return any(of_kind[rank].lost for waiting, of_kind in lanes for rank in waiting if rank in of_kind)
 
 
-def _last_in_circle(chain: Chain) -> dict[int, int]:
-    """By rank the order of the last of its calls that are part of the circle."""
-    found: dict[int, int] = {}
-    for one in chain.roots:
-        for rank, order in one.order.items():
-            found[rank] = max(order, found.get(rank, order))
-    return found
-
-
-def _edges(chain: Chain) -> list[_Edge]:
-    """The waits around the circle. What all have enqueued waits for the ranks that enqueued the next one before it."""
-    found = []
-    for one, following in zip(chain.roots, (*chain.roots[1:], chain.roots[0]), strict=True):
-        earlier = tuple(rank for rank in one.waiting if before(following, one, rank))
-        awaited = one.awaited or earlier or following.waiting
-        waiting = tuple(rank for rank in one.waiting if rank not in awaited) or one.waiting
-        found.append(_Edge(one, waiting, awaited))
-    return found
-
-
-def _behind_most(edges: list[_Edge], histories: Histories) -> tuple[list[int], str]:
+def _behind_most(edges: list[Edge], histories: Histories) -> tuple[list[int], str]:
     """Few ranks that went on to a collective without one in which most wait: theirs is the other order, and that said.
 
     Most have enqueued the second one behind the first, or have not come to it, each in a group of its own.
@@ -324,14 +290,7 @@ def _made_before(rank: int, then: Stuck, one: Stuck, histories: Histories) -> bo
     return then.call is not None and histories.counted.made(rank, then.call, then.number, size, order)
 
 
-def _inside(edges: list[_Edge]) -> list[int]:
-    """Ranks that are awaited in one call of the circle and wait in another."""
-    waiting = {rank for edge in edges for rank in edge.one.waiting}
-    awaited = {rank for edge in edges for rank in edge.awaited}
-    return sorted(waiting & awaited or waiting)
-
-
-def _without(edges: list[_Edge], stray: list[int]) -> tuple[str, str]:
+def _without(edges: list[Edge], stray: list[int]) -> tuple[str, str]:
     """The sentence and the fix where the one rank that left its order went on without what others wait for."""
     for edge, following in zip(edges, (*edges[1:], edges[0]), strict=True):
         if list(edge.awaited) != stray or len(stray) != 1 or edge.one.kind not in (Kind.PEER, Kind.ABSENT):

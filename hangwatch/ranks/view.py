@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
@@ -18,14 +17,14 @@ from hangwatch.model import (
     RankEvidence,
     Reading,
     StepName,
-    ThreadStack,
 )
 from hangwatch.ranks.last_words import Kind, last_words
+from hangwatch.ranks.processes import IDLE_CPU_S, computes, is_chosen
+from hangwatch.ranks.thread_stacks import python_of, stack_of
 from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing, Within
 from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import may_communicate, name_of, origin
 
-IDLE_CPU_S = 0.2  # seconds of CPU time between two samples (about 1 s apart) below which a process counts as asleep
 QUIET_IO = 1 << 20  # bytes read and written between two samples: a rank that answers us may import some modules first
 QUIET_WRITES = 64 << 10  # bytes written, those for us left out
 SAME_MOMENT_S = 0.5  # seconds; progress that was recorded so shortly after an error does not mean that it was handled
@@ -39,11 +38,6 @@ _ON_FILES = frozenset(
 )
 _JOINS = frozenset({"join", "_wait_for_tstate_lock", "result"})
 _IDLERS = frozenset({Doing.LOCK, Doing.SLEEP, Doing.JOIN_CHILD, Doing.JOIN_THREADS, Doing.EVENTS})
-
-
-def computed(facts: ProcessFacts) -> bool:
-    """It used more processor time between two samples than a process that sleeps."""
-    return (facts.cpu_delta_s or 0) > IDLE_CPU_S
 
 
 @dataclass(frozen=True)
@@ -248,7 +242,7 @@ class RankView:
         code = self.exit_code
         if not self.dead or self.phase is Phase.FAILED or self.raised:
             return False
-        no_harm = code in _AFTER_THE_END or _is_chosen(code) or (code == 1 and self._is_a_worker_of_ray)
+        no_harm = code in _AFTER_THE_END or is_chosen(code) or (code == 1 and self._is_a_worker_of_ray)
         return code == 0 or (self.over and not self.lost_a_peer and no_harm)
 
     @property
@@ -380,9 +374,9 @@ class RankView:
 
     @cached_property
     def _same_stack(self) -> bool:
-        now = _stack(self.evidence.stacks, self.now)
-        before = _stack(self.evidence.earlier_stacks, self.now)
-        return now is not None and before is not None and _python(now) == _python(before)
+        now = stack_of(self.evidence.stacks, self.now)
+        before = stack_of(self.evidence.earlier_stacks, self.now)
+        return now is not None and before is not None and python_of(now) == python_of(before)
 
     # -------------------------------------------------------------- where it is in the training
 
@@ -402,23 +396,3 @@ class RankView:
     def culprit(self, where: Frame | None = None) -> Culprit:
         host = self.evidence.host or (self.reading.identity.host if self.reading else "")
         return Culprit(self.rank, self.pid, host, where=where or self.where)
-
-
-def _is_chosen(code: int | None) -> bool:
-    """An exit code that Python does not give by itself, as it does for an error (1) and for lost output (120)."""
-    return code is not None and 0 < code < 128 and code not in (1, 120)
-
-
-def computes(facts: ProcessFacts) -> bool:
-    """A child process uses the processor, or would if one were free."""
-    return computed(facts) or facts.state == "R"
-
-
-def _stack(stacks: Iterable[ThreadStack], thread: Activity) -> ThreadStack | None:
-    if thread.main:
-        return next((stack for stack in stacks if stack.main), None)
-    return next((stack for stack in stacks if stack.thread_id == thread.thread_id), None)
-
-
-def _python(stack: ThreadStack) -> tuple[Frame, ...]:
-    return tuple(frame for frame in stack.frames if not frame.native)

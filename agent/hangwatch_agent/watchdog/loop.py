@@ -52,7 +52,6 @@ from hangwatch_agent.watchdog.warnings import Warnings
 
 SETTLED_POLLS = 10  # between looks at the job's processes once every rank has come
 
-
 Capture = Callable[[Sequence[RankState], Callable[[float], bool]], Snapshot]
 """Takes the evidence of the ranks; the second argument sleeps, and returns True when it was woken early."""
 
@@ -149,7 +148,8 @@ class Watchdog:
         if self._schedule.due(found, now) is not None:
             self.examine(found)
         if words_due is not None and self.incidents.open is None:
-            self._guarded("what is said of a standstill", self._say_first_words)
+            part = "what is said of a standstill"
+            self._guarded(part, lambda: self._first_words.tell(self.clock(), elsewhere=self._here.is_part))
 
     def _reasons(self, now: float) -> list[Reason]:
         found = reasons(
@@ -168,9 +168,6 @@ class Watchdog:
         if not self.dismissed:  # how ranks move on a signal is no sign of recovery
             self.response.close_if_moving(self.rank_states)
         self._first_words.note(self.rank_states, self._no_rank_since, told=told)
-
-    def _say_first_words(self) -> None:
-        self._first_words.tell(self.clock(), elsewhere=self._here.is_part)
 
     def _guarded(self, part: str, act: Callable[[], object]) -> None:
         """An error of hangwatch costs one part of one look, and ends neither the watch nor the job."""

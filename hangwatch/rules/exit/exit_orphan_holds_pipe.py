@@ -10,7 +10,7 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.child import CHILD_QUIET_IO
 from hangwatch.facts.launchers import END_SEEN_S, place_of
 from hangwatch.model import Certainty, Culprit, Pipe, ProcessEvidence, Status
-from hangwatch.ranks.view import computed
+from hangwatch.ranks.processes import computed
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.classify import activity

@@ -8,7 +8,7 @@ from hangwatch import words
 from hangwatch.facts.arrivals import main_stack
 from hangwatch.facts.case import Case
 from hangwatch.model import Certainty, ProcessEvidence, Status
-from hangwatch.ranks.view import computed
+from hangwatch.ranks.processes import computed
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import name_of
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangwatch.facts.call_sites import caller_of, sites_of
+from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.callers import caller_of
 from hangwatch.facts.case import Case
 from hangwatch.model import RankEvidence
 from tests.unit.rules.step.worlds import STEP, changed, world

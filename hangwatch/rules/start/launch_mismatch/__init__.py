@@ -11,7 +11,7 @@ from hangwatch.facts.connections import was_refused
 from hangwatch.facts.launch import Agent, agents, tasks
 from hangwatch.facts.process_end import end_of
 from hangwatch.model import Certainty, Status
-from hangwatch.ranks.view import IDLE_CPU_S
+from hangwatch.ranks.processes import computed
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.start.launch_mismatch.contradiction import Contradiction
 from hangwatch.rules.start.launch_mismatch.of_agents import agents_disagree, local_endpoint, no_host, too_few_nodes
@@ -78,7 +78,7 @@ def _status(case: Case, found: Contradiction, launchers: list[Agent]) -> Status:
     arrivals = Arrivals(case)
     ages = [*map(arrivals.age, arrivals.waiting), *(_age(case, each) for each in launchers)]
     ages += [case.snapshot.taken_at - each.started_at for each in case.snapshot.launched if each.ended_at is None]
-    if any((each.process.facts.cpu_delta_s or 0.0) > IDLE_CPU_S for each in launchers) and not arrivals.waiting:
+    if any(computed(each.process.facts) for each in launchers) and not arrivals.waiting:
         return Status.WAITING  # it may be about to go on
     late = arrivals.late or arrivals.unborn or (arrivals.waiting and arrivals.still_starting)
     patience = case.snapshot.start_patience_s * (LATE if late else 1.0)

@@ -8,7 +8,8 @@ from itertools import chain
 
 from hangwatch import words
 from hangwatch.facts.call_site import framework, site
-from hangwatch.facts.call_sites import HABIT, caller_of, sites_of
+from hangwatch.facts.call_sites import HABIT, sites_of
+from hangwatch.facts.callers import caller_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import brought_down, end_sentences
 from hangwatch.facts.mismatches import Shape, culprits_at, differing, mispaired, place_of, shape

@@ -7,7 +7,8 @@ from collections import Counter
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop, has_left_loop
 from hangwatch.facts.call_site import Caller, comes_before, path, site
-from hangwatch.facts.call_sites import caller_of, sites_of
+from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.callers import caller_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import is_early_at, may_be_ahead
 from hangwatch.facts.mismatches import Mismatch, alike, culprits_at, mispaired, place_of, same_beside
