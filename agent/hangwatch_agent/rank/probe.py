@@ -234,6 +234,8 @@ class Probe:
         board = self.board
         if board is not None and self._attached_by == "run" and not self._was_rank():
             self.context.board.forget()
+            if self._ticker is not None:
+                self._ticker.stop()  # it may be writing an answer
             with contextlib.suppress(OSError):  # it may have become another user meanwhile
                 board.unlink(missing_ok=True)
                 board.with_name(f"collectives-{os.getpid()}.json").unlink(missing_ok=True)  # an answer, if it was asked

@@ -25,7 +25,7 @@ from hangwatch.model import Collectives, Phase, Reading
 from hangwatch.settings import Settings
 from hangwatch.wire import codec
 from hangwatch_agent.board.reader import read_board, request_collectives
-from hangwatch_agent.rank import guard, probe
+from hangwatch_agent.rank import collectives_answer, guard, probe
 from hangwatch_agent.rank.hooks.collectives import METHODS
 from hangwatch_agent.shared.rank_rule import MARK
 
@@ -270,6 +270,33 @@ def test_an_answer_with_frames(world: None, installed: probe.Probe, tmp_path: Pa
     written = answer.stat().st_mtime_ns
     request_collectives(installed.board, os.getpid())
     eventually(lambda: answer.stat().st_mtime_ns != written)
+
+
+def test_a_process_that_was_no_rank_leaves_no_answer_that_was_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GIVEN an answer that takes its time WHEN the process ends meanwhile"""
+    writing, may_write = threading.Event(), threading.Event()
+
+    def slowly(*_given: Any) -> None:
+        writing.set()
+        assert may_write.wait(100)
+        (tmp_path / f"collectives-{os.getpid()}.json").write_bytes(b"{}")
+
+    monkeypatch.setattr(collectives_answer, "write_answer", slowly)
+    errand = probe.install(Settings(tick=TICK), tmp_path, attached_by="run")
+    try:
+        assert errand.board is not None
+        request_collectives(errand.board, os.getpid())
+        assert writing.wait(100)
+        threading.Timer(0.1, may_write.set).start()
+        errand.ended()
+        # THEN it was waited for, and neither the board nor the answer is left
+        assert may_write.is_set()
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        may_write.set()
+        errand.remove()
 
 
 def test_an_exception_being_handled_comes_with_the_answer(installed: probe.Probe, tmp_path: Path) -> None:
