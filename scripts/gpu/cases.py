@@ -1,13 +1,19 @@
-"""What is played on the GPU: faults with the verdict that should follow, and look-alikes that must get none."""
+"""What is played on the GPU: faults with the verdict that should follow, and look-alikes that must get none.
+
+Beside the cases of train.py those of any folder of programs with a cases.json: a list of objects with `name`, `script`,
+`args`, `env`, `causes`, `ranks` and, where it needs CUDA, `gpu_only`.
+"""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass(frozen=True)
 class Case:
-    """One run of train.py. `causes` are the right ones, the best first; empty for a job that ends well.
+    """One run of train.py, or of `script`. `causes` are the right ones, best first; empty for a job that ends well.
 
     `culprits` is None where several answers are right; `majority` says that two ranks cannot tell which of them is odd.
     `end_s` is when the run is given up.
@@ -23,6 +29,7 @@ class Case:
     until_the_end: bool = False
     end_s: float = 75.0
     name: str = ""
+    script: Path | None = None
 
     @property
     def title(self) -> str:
@@ -57,3 +64,20 @@ CASES = (
     Case("slow-rank", arguments=("--culprit", "0")),
     Case("graph-replay", gpu_only=True),
 )  # fmt: skip
+
+
+def programs(folder: Path) -> tuple[Case, ...]:
+    """The programs of a folder, by its cases.json."""
+    return tuple(
+        Case(
+            "",
+            tuple(each["causes"]),
+            tuple(sorted(each["ranks"])),
+            tuple(each.get("args", ())),
+            each.get("env", {}),
+            each.get("gpu_only", False),
+            name=each["name"],
+            script=(folder / each["script"]).resolve(),
+        )
+        for each in json.loads((folder / "cases.json").read_text(encoding="utf-8"))
+    )

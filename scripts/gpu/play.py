@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -33,20 +34,33 @@ SETTLED_S = 5.0  # after the first verdict, for what sharpens it
 TOLD = ("torch's dump", "NCCL's RAS service")
 
 
-@dataclass
+@dataclass(frozen=True)
+class Played:
+    """One run. `gpus` is what NVML said, `waits` the native functions that hosts waited in, with the CPU they used."""
+
+    result: Result
+    gpus: tuple[GpuFacts, ...] = ()
+    waits: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Player:
-    """Runs train.py with so many ranks. `gpus` keeps what NVML said in the last incident."""
+    """Runs train.py, or another program, with so many ranks; reports and outputs are kept in `keep`, if it is given.
+
+    Several may run at once: `seat` says which of them this one is.
+    """
 
     ranks: int = 4
     rehearse: bool = False
     recipe: str = "hostid"
-    gpus: tuple[GpuFacts, ...] = ()
-    waits: dict[str, float] = field(default_factory=dict)  # native function that a host waits in, and the CPU it uses
-    output: str = field(default="", repr=False)
+    keep: Path | None = None
+    seat: int = 0
 
     def command(self, case: Case, *more: str) -> list[str]:
         device = ["--device", "cpu"] if self.rehearse else []
-        train = [str(HERE / "rank.py"), str(HERE / "train.py"), "--fault", case.fault, *case.arguments, *more, *device]
+        fault = [str(HERE / "train.py"), "--fault", case.fault, *device]
+        program = fault if case.script is None else [str(case.script)]
+        train = [str(HERE / "rank.py"), *program, *case.arguments, *more]
         return [
             *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
             *(f"--nproc-per-node={self.ranks}", *train),
@@ -54,10 +68,10 @@ class Player:
 
     def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
         path = os.pathsep.join(filter(None, [str(ROOT), str(ROOT / "agent"), os.environ.get("PYTHONPATH", "")]))
-        recipe = {} if self.rehearse else RECIPE | RECIPES[self.recipe]
+        recipe = {} if self.rehearse else RECIPE | RECIPES[self.recipe] | {"GPU_SEAT": str(self.seat)}
         return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **recipe, **extra}
 
-    def play(self, case: Case) -> Result:
+    def play(self, case: Case) -> Played:
         """Run a case until its verdict, or its end."""
         with tempfile.TemporaryDirectory() as folder, (Path(folder) / "output").open("w+b") as output:
             reports, options = Path(folder) / "reports", ("--stall-after", STALL_AFTER)
@@ -69,29 +83,37 @@ class Player:
                     incident = files.read(trial.reports()[0])
                 code = trial.exit_code
             output.seek(0)
-            self.output = output.read().decode("utf-8", "replace")
+            said = output.read().decode("utf-8", "replace")
             kept = sorted(path.name for path in reports.glob("torch-dumps-*/rank_*"))
-        return self._result(case, incident, code, kept)
+            self._keep(case, reports, said)
+        return self._played(case, incident, code if incident is None else None, kept, said)
+
+    def _keep(self, case: Case, reports: Path, output: str) -> None:
+        if self.keep is None:
+            return
+        to = self.keep / re.sub(r"[^a-z0-9]+", "-", case.title)
+        to.mkdir(parents=True, exist_ok=True)
+        if reports.exists():  # an incident was written
+            shutil.copytree(reports, to, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.html"))
+        (to / "output").write_text(output, encoding="utf-8")
 
     def _settle(self, trial: Trial, case: Case) -> None:
         until = time.monotonic() + (case.end_s if case.until_the_end else SETTLED_S)
         while time.monotonic() < until and trial.exit_code is None:
             time.sleep(0.2)
 
-    def _result(self, case: Case, incident: Incident | None, code: int | None, kept: list[str]) -> Result:
+    def _played(self, case: Case, incident: Incident | None, code: int | None, kept: list[str], output: str) -> Played:
         if incident is None:
             well = code == 0
-            note = "" if well else f"exit code {code}: {_last_line(self.output)}" if code else "it did not end"
-            return Result(case.title, case.causes, case.healthy and well, note=note)
-        self.gpus = next((node.gpus for node in incident.nodes if node.gpus), self.gpus)
-        self._note_waits(incident)
+            note = "" if well else f"exit code {code}: {_last_line(output)}" if code else "it did not end"
+            return Played(Result(case.title, case.causes, case.healthy and well, note=note))
         verdict = incident.verdict
         culprits = tuple(sorted({who.rank for who in verdict.culprits if who.rank is not None}))
         any_of_two = case.majority and self.ranks == 2
         right = verdict.cause in case.causes and (any_of_two or case.culprits in (None, culprits))
         notes = [f"{note.source}: {note.detail or 'answered'}" for note in incident.capture if note.source in TOLD]
         notes += [f"kept: {', '.join(kept)}"] if kept else []
-        return Result(
+        result = Result(
             case.title,
             case.causes,
             right,
@@ -103,14 +125,8 @@ class Player:
             "" if right else verdict.summary,
             tuple(_short(note) for note in dict.fromkeys(notes)),
         )
-
-    def _note_waits(self, incident: Incident) -> None:
-        for rank in incident.ranks:
-            main = next((stack.frames for stack in rank.stacks if stack.main), ())
-            found = next((frame.function for frame in main if frame.native and "ynchronize" in frame.function), None)
-            used = rank.process.cpu_delta_s if rank.process is not None else None
-            if found is not None and used is not None:
-                self.waits[found] = max(used, self.waits.get(found, 0.0))
+        gpus = next((node.gpus for node in incident.nodes if node.gpus), ())
+        return Played(result, gpus, _waits(incident))
 
     def speed(self, steps: int, *, watched: bool, timed: bool) -> float | None:
         """Steps per second of a healthy run."""
@@ -123,6 +139,18 @@ class Player:
             )
         found = re.search(r"steps/s ([\d.]+)", done.stdout)
         return float(found[1]) if found else None
+
+
+def _waits(incident: Incident) -> dict[str, float]:
+    """By native function in which a host waits for its device, the CPU seconds that it uses in a second."""
+    waits: dict[str, float] = {}
+    for rank in incident.ranks:
+        main = next((stack.frames for stack in rank.stacks if stack.main), ())
+        found = next((frame.function for frame in main if frame.native and "ynchronize" in frame.function), None)
+        used = rank.process.cpu_delta_s if rank.process is not None else None
+        if found is not None and used is not None:
+            waits[found] = max(used, waits.get(found, 0.0))
+    return waits
 
 
 def _last_line(output: str) -> str:

@@ -10,13 +10,15 @@ import os
 import sys
 
 RAS_PORT = 28100
+PORTS = 32  # of one job
 
 
 def main() -> None:
     rank = int(os.environ["RANK"])
     if os.environ.get("GPU_RECIPE") == "hostid":
         os.environ["NCCL_HOSTID"] = f"h{rank}"
-        os.environ["NCCL_RAS_ADDR"] = f"localhost:{RAS_PORT + rank}"
+        seat = int(os.environ.get("GPU_SEAT", "0"))  # jobs that run at the same time share the machine's ports
+        os.environ["NCCL_RAS_ADDR"] = f"localhost:{RAS_PORT + PORTS * seat + rank}"
     os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,10 @@ import pytest
 
 from hangwatch.catalogue import BY_ID
 from scripts.gpu import __main__ as run
-from scripts.gpu import machine, results
-from scripts.gpu.cases import CASES
+from scripts.gpu import machine, rank, results
+from scripts.gpu.cases import CASES, Case
 from scripts.gpu.page import page
-from scripts.gpu.play import RECIPE, Player
+from scripts.gpu.play import RECIPE, Played, Player
 from scripts.gpu.results import Result, Results
 
 SCRIPTS = Path(run.__file__).parent
@@ -86,6 +87,44 @@ def test_ranks_share_one_gpu_by_sockets_over_loopback() -> None:
     assert command[-2:] == ["--steps", "9"]
     assert Player(recipe="multirank").environment({})["NCCL_MULTI_RANK_GPU_ENABLE"] == "1"
     assert "NCCL_NET" not in Player(rehearse=True).environment({})
+
+
+def test_jobs_at_the_same_time_have_ports_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: dict[str, str] = {"RANK": "2"}
+    monkeypatch.setattr("os.environ", settings)
+    monkeypatch.setattr("os.execv", lambda *_: None)
+    places = set()
+    for seat in range(3):
+        settings |= {key: value for key, value in Player(seat=seat).environment({}).items() if key.startswith("GPU_")}
+        rank.main()
+        places.add(settings["NCCL_RAS_ADDR"])
+    assert settings["NCCL_HOSTID"] == "h2"
+    assert len(places) == 3
+
+
+def test_programs_of_a_folder_are_cases(tmp_path: Path) -> None:
+    told = {"name": "lone-sum", "script": "sum.py", "args": ["--fast"], "causes": ["early-exit"], "ranks": [2, 1]}
+    (tmp_path / "cases.json").write_text(json.dumps([told]))
+    (case,) = run.chosen(run.arguments(["--programs", str(tmp_path)]), Results())
+    assert (case.title, case.causes, case.culprits, case.healthy) == ("lone-sum", ("early-exit",), (1, 2), False)
+    assert Player().command(case)[-2:] == [str(tmp_path / "sum.py"), "--fast"]
+
+
+def test_a_case_that_cannot_be_played_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GIVEN two cases at a time, of which one raises"""
+
+    def play(player: Player, case: Case) -> Played:
+        if case.title == "none":
+            raise OSError("no space left on device")
+        return Played(Result(case.title, case.causes, True))
+
+    monkeypatch.setattr(Player, "play", play)
+    kept = tmp_path / "gpu.json"
+    code = run.main(["--rehearse", "--to", str(kept), "--jobs", "2", "--only", "none", "early-exit"])
+    found = results.load(kept).cases
+    assert code == 1
+    assert "no space left" in found["none"].note
+    assert found["early-exit"].right
 
 
 RESULTS = Results(
