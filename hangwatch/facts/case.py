@@ -108,8 +108,8 @@ class Case:
         return view.waits_for_sure or self.waits.shows_device_wait(view)
 
     def works(self, view: RankView) -> bool:
-        """`view` shows a sign of work; that it spins in a wait for its device is none."""
-        spins = self.waits.shows_device_wait(view) or python_frames(view) in self._device_lines
+        """`view` shows a sign of work; that it spins in a wait is none."""
+        spins = self.waits.spins(view) or python_frames(view) in self._device_lines
         return view.works_besides if spins else view.works
 
     def stands_where_others_wait(self, view: RankView) -> bool:

@@ -97,11 +97,11 @@ def _exchanges(case: Case, group: Group) -> Iterator[Exchange]:
 
 
 def _odd(found: Exchange, exchanges: list[Exchange]) -> int | None:
-    """The rank of the two whose count no other exchange shows, where some show that of the other rank.
+    """The rank of the two whose count no exchange of other ranks shows, where some show that of the other rank.
 
     A sender that waits for messages itself counts fewer for that reason alone.
     """
-    others = [each for each in exchanges if each is not found]
+    others = [each for each in exchanges if {each.sender, each.receiver} != {found.sender, found.receiver}]
     counts = {each.received for each in others} | {each.sent for each in others if not each.lacks_a_send}
     known = [bool(count) and count in counts for count in (found.sent, found.received)]
     if known[0] == known[1]:

@@ -16,7 +16,7 @@ from hangwatch.rules.data.loader_worker_blocked import loader_worker_blocked
 from hangwatch.rules.data.loader_worker_died import loader_worker_died
 from hangwatch.rules.data.loader_worker_frozen import loader_worker_frozen
 from hangwatch.rules.data.shared_memory_exhausted import shared_memory_exhausted
-from hangwatch.rules.device.device_stall import awaited_device, device_stall
+from hangwatch.rules.device.device_stall import awaited_device, device_stall, no_device_finishes
 from hangwatch.rules.device.duplicate_gpu import duplicate_gpu
 from hangwatch.rules.device.gpu_fault import gpu_fault
 from hangwatch.rules.device.interconnect_stall import interconnect_stall
@@ -179,6 +179,7 @@ ORDER: tuple[Rule, ...] = (
     lacks_a_counterpart,
     awaited_device,
     as_queued,
+    no_device_finishes,
     network_partition,
     destroyed_before,
     ended_with_fewer_messages,

@@ -18,7 +18,7 @@ _ENDINGS = (Doing.JOIN_THREADS, Doing.JOIN_CHILD, Doing.QUEUE_FEEDER)
 def wait_is_certain(view: RankView, ledger: Ledger, *, spins: bool = False) -> bool:
     """The rank stands in its call for good, as long as the call is not completed from elsewhere.
 
-    With `spins` it uses its processor in a wait for its device, which is no sign of work.
+    With `spins` it uses its processor in a wait, for its device or a communicator, which is no sign of work.
     """
     return (
         samples_agree(view, spins=spins)

@@ -150,6 +150,8 @@ class Waits:
     def _on_device(self, view: RankView) -> Blocked | None:
         """It waits for the first incomplete collective of one of its communicators, and which one is not known."""
         shown = self.shows_device_wait(view)
+        if not shown and not board_is_fresh(view):
+            return None  # what was outstanding then may be done
         candidates = queued(self._ledger, view.rank)
         once = shown and not view.sampled_twice and not view.evidence.moved  # its counters say that it stands
         if not candidates or not (once or (view.steady and (shown or may_wait_on_device(view)))):
@@ -166,6 +168,14 @@ class Waits:
     def shows_device_wait(self, view: RankView) -> bool:
         """A native frame shows it, of this rank or of another one that stands in the same Python frames."""
         return shows_device_wait(view.now) or python_frames(view) in self._device_stacks
+
+    def spins(self, view: RankView) -> bool:
+        """A native frame, of this rank or of one in the same Python frames, shows that it spins in a wait."""
+        return view.spins or python_frames(view) in self._spinning_stacks
+
+    @cached_property
+    def _spinning_stacks(self) -> frozenset[Path]:
+        return frozenset(python_frames(view) for view in self._ranks.values() if view.spins)
 
     @cached_property
     def _device_stacks(self) -> frozenset[Path]:
@@ -184,7 +194,7 @@ class Waits:
         return Blocked(view.rank, view.now, self._ledger.group(view.rank, call.group), call.seq, need, call, certain)
 
     def _is_certain(self, view: RankView) -> bool:
-        return wait_is_certain(view, self._ledger, spins=self.shows_device_wait(view))
+        return wait_is_certain(view, self._ledger, spins=self.spins(view))
 
     def _open_peer(self, view: RankView) -> Collective | None:
         calls = [call for call in self._ledger.open_calls(view.rank) if _same_thread(call, view.now)]

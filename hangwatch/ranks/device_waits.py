@@ -15,6 +15,9 @@ from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Activity, Doing
 
 Path = tuple[Frame, ...]
+_CALLS = frozenset(
+    {Doing.COLLECTIVE, Doing.WORK_WAIT, Doing.BACKWARD, Doing.RENDEZVOUS, Doing.NEW_GROUP, Doing.DESTROY}
+)
 QUEUES = re.compile(r"(cuda:)?nccl(_\w+)?")  # NCCL, and backends that are registered as variants of it
 
 
@@ -41,10 +44,11 @@ def shows_device_wait(now: Activity) -> bool:
 def may_wait_on_device(view: RankView) -> bool:
     """It stands in the user's own line, as far as Python frames say, which is where `.item()` leaves a rank.
 
-    Or it stands in a call of torch.distributed and takes a processor, which a barrier does that waits for the device.
+    Or it stands in a call of torch.distributed or in backward and takes a processor, which a barrier does that waits
+    for the device, the making of a communicator, its end, and a backward whose launches find no room in a queue.
     """
     now = view.now
-    in_a_call = now.doing in (Doing.COLLECTIVE, Doing.WORK_WAIT) and view.cpu is not None and not view.idle
+    in_a_call = now.doing in _CALLS and view.cpu is not None and not view.idle
     return in_a_call or (now.doing is Doing.CODE and now.where is not None and now.frame == now.where)
 
 

@@ -24,6 +24,7 @@ from hangwatch.ranks.thread_stacks import python_of, stack_of
 from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing, Within
 from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import may_communicate, name_of, origin
+from hangwatch.stacks.innermost import computes_gradients_in_driver
 
 QUIET_IO = 1 << 20  # bytes read and written between two samples: a rank that answers us may import some modules first
 QUIET_WRITES = 64 << 10  # bytes written, those for us left out
@@ -307,8 +308,8 @@ class RankView:
 
     @property
     def busy(self) -> bool:
-        """It uses the processor, and not only to spin in a wait for its device."""
-        return self.cpu is not None and self.cpu > IDLE_CPU_S and not self._waits_for_its_device
+        """It uses the processor, and not only to spin in a wait."""
+        return self.cpu is not None and self.cpu > IDLE_CPU_S and not self.spins
 
     @property
     def writing(self) -> bool:
@@ -344,7 +345,7 @@ class RankView:
     @property
     def starved(self) -> bool:
         """Ready to run, on a machine whose processors are taken."""
-        return self._runs and self.cpu != 0.0 and not self._waits_for_its_device
+        return self._runs and self.cpu != 0.0 and not self.spins
 
     @property
     def _runs(self) -> bool:
@@ -363,9 +364,16 @@ class RankView:
         process = self.in_kernel
         return (self._runs and self.busy) or (process is not None and process.system_call in _ON_FILES)
 
-    @property
-    def _waits_for_its_device(self) -> bool:
-        return self.now.doing is Doing.DEVICE or self.now.spins
+    @cached_property
+    def spins(self) -> bool:
+        """It takes a processor to wait for its device, or for the other members of a communicator that is being made.
+
+        A native frame shows it: its own, which may not have been taken where others stand in the same Python frames.
+        """
+        now = self.now
+        in_backward = now.doing is Doing.BACKWARD and self.steady
+        full = in_backward and any(computes_gradients_in_driver(stack.frames) for stack in self.evidence.stacks)
+        return now.doing is Doing.DEVICE or now.spins or now.joins or full
 
     @property
     def steady(self) -> bool:

@@ -96,6 +96,7 @@ class Activity:
     exact: bool = False
     native: bool = False  # a native frame confirms the wait
     spins: bool = False  # a native frame shows that it waits for its device, which takes a whole processor
+    joins: bool = False  # a native frame shows that it makes a communicator with all members, which takes one, too
 
     @property
     def called(self) -> str:

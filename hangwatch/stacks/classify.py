@@ -13,7 +13,17 @@ from functools import lru_cache
 from hangwatch.model import Frame, ThreadStack
 from hangwatch.stacks.activity import Activity, Doing, Within
 from hangwatch.stacks.frames import name_of, user_frame
-from hangwatch.stacks.innermost import called, compiling, names_of, natively, spins, standing, waits_natively
+from hangwatch.stacks.innermost import (
+    called,
+    compiling,
+    joins_natively,
+    names_of,
+    natively,
+    serves_backward,
+    spins,
+    standing,
+    waits_natively,
+)
 
 
 def activity(stack: ThreadStack) -> Activity:
@@ -37,6 +47,7 @@ def activity(stack: ThreadStack) -> Activity:
         exact=told.exact,
         native=told.native,
         spins=told.spins,
+        joins=told.joins,
     )
 
 
@@ -48,8 +59,9 @@ def _told(frames: tuple[Frame, ...], main: bool) -> Activity:
     inner = frames[: frames.index(where)] if where is not None else frames
     doing, op, frame = standing(inner)
     within = frozenset(_surroundings(frames, main))
+    natives = () if serves_backward(frames) else inner  # what it waits for is what the thread in backward waits for
     if doing is Doing.CODE:
-        doing = natively(inner)
+        doing = natively(natives)
     return Activity(
         doing=doing,
         op=op,
@@ -58,8 +70,9 @@ def _told(frames: tuple[Frame, ...], main: bool) -> Activity:
         frame=frame or where or frames[0],
         within=within,
         exact=doing is Doing.COLLECTIVE and Within.CHECKPOINT not in within,
-        native=waits_natively(inner),
-        spins=spins(inner),
+        native=waits_natively(natives),
+        spins=spins(natives),
+        joins=joins_natively(natives),
     )
 
 

@@ -44,6 +44,9 @@ _NATIVE_WAIT = re.compile(
     r"c10d::.*(::wait\b|::waitRecv|::waitSend|runWait|finalize_backward|::synchronize|::barrier)|gloo::.*wait"
     r"|c10d::Work|ncclComm(Init|Abort)|AsyncWork::"
 )
+_NATIVE_DRIVER = re.compile(r"cu(da)?[A-Z]\w+$")
+_NATIVE_ENGINE = "torch::autograd::Engine::thread_main"
+_NATIVE_JOIN = re.compile(r"ncclCommInit|c10d::NCCLComm::create|ProcessGroupNCCL::(init|get)NCCLComm")
 _HOOK = re.compile(r"/hangwatch_agent/(rank/)?hooks/collectives\.py$")  # our probe's frame around a group's methods
 _DDP = "/nn/parallel/distributed.py"
 _WAIT_TENSOR = ("wait_tensor", "trigger_wait")
@@ -257,6 +260,24 @@ def spins(inner: tuple[Frame, ...]) -> bool:
 def waits_natively(inner: tuple[Frame, ...]) -> bool:
     """Whether a native frame shows the wait for a collective."""
     return any(frame.native and _NATIVE_WAIT.search(frame.function) for frame in inner)
+
+
+def joins_natively(inner: tuple[Frame, ...]) -> bool:
+    """Whether a native frame shows that a communicator is made, for which all members must come. NCCL polls there."""
+    return any(frame.native and _NATIVE_JOIN.search(frame.function) for frame in inner)
+
+
+def computes_gradients_in_driver(frames: tuple[Frame, ...]) -> bool:
+    """Whether a thread of autograd's engine is in a call of the driver, where it stands once a launch queue is full.
+
+    In a backward that goes on, it is there for a moment only.
+    """
+    return serves_backward(frames) and any(_NATIVE_DRIVER.match(frame.function) for frame in frames if frame.native)
+
+
+def serves_backward(frames: tuple[Frame, ...]) -> bool:
+    """A thread of autograd's engine, which computes for a thread that called backward and sleeps meanwhile."""
+    return any(frame.native and _NATIVE_ENGINE in frame.function for frame in frames)
 
 
 def called(inner: tuple[Frame, ...], op: str) -> str:

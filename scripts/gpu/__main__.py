@@ -10,6 +10,7 @@ import queue
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from scripts.gpu.cases import CASES, Case, programs  # noqa: E402
 if TYPE_CHECKING:
     from scripts.gpu.play import Played, Player
 
-STEPS = 1500  # of a run whose speed is measured
+STEPS = 4000  # of a run whose speed is measured; one rank, for several would measure how they take turns on the GPU
 SPEEDS = {
     "plain": (False, False),
     "watched": (True, False),
@@ -34,7 +35,8 @@ SPEEDS = {
 def arguments(words: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make gpu")
     parser.add_argument("--ranks", type=int, default=4, help="processes on the one GPU")
-    parser.add_argument("--only", nargs="*", default=None, metavar="CASE", help="these cases, and no overhead")
+    parser.add_argument("--only", nargs="*", default=None, metavar="CASE", help="these cases, and not what it costs")
+    parser.add_argument("--cost", action="store_true", help="no cases, only what it costs")
     parser.add_argument("--budget", type=float, default=1e9, metavar="SECONDS", help="begin nothing new after this")
     parser.add_argument("--recipe", choices=("hostid", "multirank"), default="hostid", help="how ranks share the GPU")
     parser.add_argument("--rounds", type=int, default=3, help="of each run whose cost is measured")
@@ -94,6 +96,8 @@ def chosen(given: argparse.Namespace, found: results.Results) -> list[Case]:
     """The cases to play, in their order."""
     known = [case for folder in given.programs for case in programs(folder)] or CASES
     able = [case for case in known if not (given.rehearse and case.gpu_only)]
+    if given.cost:
+        return []
     if given.only is not None:
         return [case for case in able if case.title in given.only or case.fault in given.only]
     return [case for case in able if not (given.missing and case.title in found.cases)]
@@ -114,8 +118,8 @@ def note_gpu(found: results.Results, played: Played, case: Case) -> None:
 
 
 def measure(found: results.Results, player: Player, given: argparse.Namespace, until: float) -> None:
-    """Steps per second, plain and watched, with and without start events, in turn."""
-    found.overhead = {}
+    """Steps per second of one rank, plain and watched, with and without start events, in turn."""
+    found.overhead, player = {}, replace(player, ranks=1)
     for _ in range(given.rounds):
         for name, (watched, timed) in SPEEDS.items():
             if time.monotonic() > until or (timed and given.rehearse):

@@ -54,7 +54,7 @@ CASES = (
     Case("loader-worker-blocked", ("loader-worker-blocked",)),
     Case("group-order", ("group-order-cycle",), None),
     Case("stuck-kernel", ("device-stall",), environment=TIMED, gpu_only=True, name="stuck-kernel, timed"),
-    Case("stuck-kernel", ("device-stall",), None, gpu_only=True, name="stuck-kernel, untimed"),
+    Case("stuck-kernel", ("device-stall",), gpu_only=True, name="stuck-kernel, untimed"),
     Case(
         "uneven-steps", ("uneven-steps",), arguments=("--timeout", "20"), gpu_only=True, until_the_end=True,
         end_s=150.0, name="uneven-steps until torch aborts",

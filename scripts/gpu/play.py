@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -13,11 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from hangwatch.commands.trial import Trial
 from hangwatch.model import GpuFacts, Incident
 from hangwatch.report import files
 
 from .cases import Case
+from .machine import find_py_spy
 from .results import Result
 
 HERE = Path(__file__).parent
@@ -82,17 +86,38 @@ class Player:
                     self._settle(trial, case)
                     incident = files.read(trial.reports()[0])
                 code = trial.exit_code
+                if incident is None and code is None:
+                    self._note_stacks(case, trial.process.pid)
             output.seek(0)
             said = output.read().decode("utf-8", "replace")
             kept = sorted(path.name for path in reports.glob("torch-dumps-*/rank_*"))
             self._keep(case, reports, said)
         return self._played(case, incident, code if incident is None else None, kept, said)
 
+    def _note_stacks(self, case: Case, below: int) -> None:
+        """Where the processes of a job stand that should have got a verdict by now."""
+        py_spy = find_py_spy()
+        if self.keep is None or py_spy is None:
+            return
+        for process in psutil.Process(below).children(recursive=True):
+            command = [py_spy, "dump", "--native", "--pid", str(process.pid)]
+            with contextlib.suppress(psutil.Error, subprocess.SubprocessError):
+                said = f"{process.pid} {process.status()} {process.cpu_times()} {process.cpu_percent(0.2)} %\n"
+                dumped = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+                with (self._folder(case) / "stacks").open("a", encoding="utf-8") as file:
+                    file.write(f"{said}{dumped.stdout}{dumped.stderr}\n")
+
+    def _folder(self, case: Case) -> Path:
+        """Where what a case has shown is kept."""
+        assert self.keep is not None
+        folder = self.keep / re.sub(r"[^a-z0-9]+", "-", case.title)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
     def _keep(self, case: Case, reports: Path, output: str) -> None:
         if self.keep is None:
             return
-        to = self.keep / re.sub(r"[^a-z0-9]+", "-", case.title)
-        to.mkdir(parents=True, exist_ok=True)
+        to = self._folder(case)
         if reports.exists():  # an incident was written
             shutil.copytree(reports, to, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.html"))
         (to / "output").write_text(output, encoding="utf-8")

@@ -115,15 +115,24 @@ def joined(reading: Reading, recorded: Sequence[Collective]) -> Collectives:
 
 
 def _caught_up(heads: Iterable[GroupHead], recorded: Iterable[Collective]) -> tuple[GroupHead, ...]:
-    """The recorder's status, from which the heads on the board are made, may be one behind its entries."""
+    """The recorder's status, from which the heads on the board are made, may be one behind its entries.
+
+    Where NCCL has sent messages in the group, too, it does not tell how many collectives are completed.
+    """
     calls: dict[str, list[tuple[int, bool]]] = defaultdict(list)
     for call in recorded:
         if call.op not in NOT_RECORDED:
             calls[call.group].append((call.seq, call.retired is not False))
     through = {name: completed_through(own) for name, own in calls.items()}
     return tuple(
-        replace(head, completed=max(head.completed, min(through.get(head.name, -1), head.issued))) for head in heads
+        replace(head, completed=max(_by_status(head, through), min(through.get(head.name, -1), head.issued)))
+        for head in heads
     )
+
+
+def _by_status(head: GroupHead, through: Mapping[str, int]) -> int:
+    messages = head.sent or head.received
+    return -1 if messages and head.name in through and "nccl" in head.backend else head.completed
 
 
 def _joined(recorded: Collective, on_board: dict[tuple[str, int], Collective]) -> Collective:

@@ -111,8 +111,21 @@ def enqueued(group: Group, status: dict[str, dict[str, Any]]) -> int:
     return group.collectives_until(seen) if seen >= 0 else -1
 
 
+def of_both_kinds(group: Group, backend: str) -> bool:
+    """Whether a status may tell the number of a send or receive: NCCL's has that of the last call of either kind."""
+    return backend == "nccl" and bool(group.sent or group.received)
+
+
+def latest(group: Group, status: dict[str, dict[str, Any]]) -> int:
+    """The number of the call that was completed last, of whichever kind: it changes while a device goes on."""
+    found = (status.get(backend, {}).get(str(number)) for backend, number in group.records.items())
+    return max((int(each["last_completed_collective"]) for each in found if each is not None), default=-1)
+
+
 def _found(group: Group, status: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for backend, number in group.records.items():
+        if of_both_kinds(group, backend):
+            continue
         found = status.get(backend, {}).get(str(number))
         if found is not None:
             yield found

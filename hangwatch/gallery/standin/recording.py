@@ -30,7 +30,7 @@ def dump(communicators: Iterable[Communicator], *, entries: bool) -> str:
     found = list(communicators)
     document: dict[str, Any] = {
         "version": "2.10",
-        "pg_status": {str(each.number): _status(each) for each in found if not isinstance(each, Pair)},
+        "pg_status": {str(each.number): _status(each, found) for each in found if not isinstance(each, Pair)},
     }
     if entries:
         calls = [(each, call) for each in found for call in list(each.entries)]
@@ -39,12 +39,20 @@ def dump(communicators: Iterable[Communicator], *, entries: bool) -> str:
     return json.dumps(document)
 
 
-def _status(communicator: Communicator) -> dict[str, int]:
+def _status(group: Communicator, all_of_them: Iterable[Communicator]) -> dict[str, int]:
+    """The numbers of the last calls of a group. Those of its pairs count among them, as with torch."""
+    own = [each for each in all_of_them if each is group or (isinstance(each, Pair) and each.group is group)]
+    calls = [call for each in own for call in list(each.entries)]
     return {
-        "last_enqueued_collective": communicator.enqueued or -1,
-        "last_started_collective": (communicator.started or -1) if timed() else -1,
-        "last_completed_collective": communicator.completed or -1,
+        "last_enqueued_collective": _last((call.created_ns, call.number) for call in calls),
+        "last_started_collective": _last((call.started_ns, call.number) for call in calls) if timed() else -1,
+        "last_completed_collective": _last((call.completed_ns, call.number) for call in calls),
     }
+
+
+def _last(times: Iterable[tuple[int | None, int]]) -> int:
+    """The number with the latest time; -1 where none has one."""
+    return max(((at, number) for at, number in times if at is not None), default=(0, -1))[1]
 
 
 def _entry(number: int, communicator: Communicator, call: Call) -> dict[str, Any]:

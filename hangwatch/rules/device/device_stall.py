@@ -4,28 +4,36 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.devices import all_have_come, bound
+from hangwatch.facts.devices import Bound, all_have_come, bound
 from hangwatch.facts.own_code import status_of
 from hangwatch.facts.standstill import awaited_for_a_device
 from hangwatch.model import Certainty, Status
+from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
-from hangwatch.stacks.activity import Doing
 
 
 def device_stall(case: Case) -> Finding | None:
     """Ranks wait for their devices, and one device spins while the others are done."""
-    waiting = [view for view in case if view.main.doing is Doing.DEVICE]
     gpus = list(bound(case))
-    spinning = [each for each in gpus if each.spins]
-    if not waiting or not gpus or not all_have_come(case):
+    few = [each for each in gpus if each.spins]
+    if not few or (len(few) * 2 >= len(gpus) and len(gpus) > 1):
         return None
-    few = spinning if len(spinning) * 2 < len(gpus) or len(gpus) == 1 else []
     ranks = [each.view.rank for each in few]
-    first = waiting[0]
-    if few:
-        head = f"The GPU of {case.name(ranks)} does not finish: it is fully used at low power"
-    else:
-        head = "The devices do not finish what the ranks wait for"
+    head = f"The GPU of {case.name(ranks)} does not finish: it is fully used at low power"
+    return _stall(case, head, few, few)
+
+
+def no_device_finishes(case: Case) -> Finding | None:
+    """Ranks wait for their devices, of which none is known to be behind the others."""
+    gpus = list(bound(case))
+    return _stall(case, "The devices do not finish what the ranks wait for", gpus, []) if gpus else None
+
+
+def _stall(case: Case, head: str, gpus: list[Bound], few: list[Bound]) -> Finding | None:
+    waiting = [view for view in case if case.waits.shows_device_wait(view)]
+    if not waiting or not all_have_come(case):
+        return None
+    ranks, first = {each.view.rank for each in few}, waiting[0]
     return Finding(
         "device-stall",
         Certainty.LIKELY if few else Certainty.UNDETERMINED,
@@ -34,7 +42,7 @@ def device_stall(case: Case) -> Finding | None:
         culprits=tuple(each.view.culprit() for each in few),
         victims=tuple(view.rank for view in waiting if view.rank not in ranks),
         step=first.step,
-        evidence=tuple(each.figures for each in (few or gpus)[: words.SHOWN]),
+        evidence=tuple(dict.fromkeys(each.figures for each in gpus[: words.SHOWN])),
         awaited=tuple(view.rank for view in waiting),
     )
 
@@ -43,7 +51,7 @@ def awaited_device(case: Case) -> Finding | None:
     """The ranks that are awaited wait for their devices, where no collective is outstanding.
 
     A kernel of their own may run there, or calls that no record shows: those of a captured graph, whose partner may not
-    have arrived, a send or receive. So no rank is blamed.
+    have arrived, a send or receive. So ranks are blamed only where they are few and known to have sent nothing.
     """
     awaited = awaited_for_a_device(case)
     if not awaited:
@@ -51,17 +59,27 @@ def awaited_device(case: Case) -> Finding | None:
     ranks = [view.rank for view in awaited]
     first, victims, them = awaited[0], case.victims(ranks), words.verb(len(ranks), "it", "them")
     theirs = words.verb(len(ranks), "its device, which does", "their devices, which do")
-    status = status_of(case, awaited)
+    status, sends = status_of(case, awaited), ", a send or receive"
+    alone = status is not Status.WAITING and len(ranks) * 2 < case.size and all(map(_sent_nothing, awaited))
     return Finding(
         "undetermined" if status is Status.WAITING else "device-stall",  # a long kernel looks the same for a while
-        Certainty.UNDETERMINED,
+        Certainty.LIKELY if alone else Certainty.UNDETERMINED,
         f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'waits', 'wait')} for {theirs} not finish"
         f"{words.at(first.where)}, and no collective of {them} is outstanding; {case.wait_words(victims)} for {them}"
         f"{words.at(case.usual_place(victims))}.",
+        culprits=tuple(view.culprit() for view in awaited) if alone else (),
         victims=victims,
         step=first.step,
         evidence=(f"a native frame of {case.name(ranks)} shows the wait for the device",),
-        details=("A kernel runs there, or calls that no record shows: those of a captured graph, a send or receive.",),
+        details=(
+            f"A kernel runs there, or calls that no record shows: those of a captured graph{'' if alone else sends}.",
+        ),
         status=status,
         awaited=tuple(ranks),
     )
+
+
+def _sent_nothing(view: RankView) -> bool:
+    """Its recorder has answered, and it has never sent to or received from a peer."""
+    told = view.evidence.collectives
+    return told.source == "flight-recorder" and not any(head.sent or head.received for head in told.heads)

@@ -74,6 +74,13 @@ def test_where_the_odd_rank_waits_in_a_collective_its_place_is_told() -> None:
     assert "; rank 0 waits in barrier 1 of group 0" in found.summary
 
 
+def test_both_directions_of_one_pair_are_no_witnesses_of_each_other() -> None:
+    """Rank 0 has run a micro-batch more: it counts one more of what it sent, and of what it received."""
+    found = verdict({**PIPELINE, (0, 1): (91, 90), (1, 0): (90, 91)}, at_barrier=())
+    assert (found.cause, found.certainty) == ("point-to-point-deadlock", Certainty.LIKELY)
+    assert [each.rank for each in found.culprits] == [0]
+
+
 def test_each_end_of_an_exchange_may_count_like_others() -> None:
     """149 and 150 are both known from elsewhere: a pipeline whose ranks disagree about the number of rounds."""
     found = verdict({(0, 1): (150, 150), (1, 2): (150, 149), (2, 3): (149, 149)}, at_barrier=())

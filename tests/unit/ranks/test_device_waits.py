@@ -12,6 +12,7 @@ from hangwatch.model import Frame, RankEvidence, Snapshot, Status, ThreadStack
 from tests.unit.simulator import SCRIPT, Action, Call, Draw, Leave, LoopEnd, Stall, World
 
 ITEM = (Frame(SCRIPT, 16, "main"), Frame(SCRIPT, 99, "<module>"))
+ELSEWHERE = (Frame(SCRIPT, 21, "main"), Frame(SCRIPT, 99, "<module>"))
 C10D = "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
 SPINS = Frame("libcudart.so.12", 0, "cudaStreamSynchronize", native=True)
 GRADIENTS = Call(via="gradients", line=12)
@@ -117,12 +118,80 @@ def awaited_with_nothing_outstanding(*native: Frame) -> Snapshot:
     return replace(snapshot, ranks=(*ranks, on_device(snapshot.ranks[2], *native, *ITEM)))
 
 
-def test_a_host_that_waits_for_its_device_is_not_blocked_in_code_of_its_own() -> None:
-    """A send, a receive or a replayed graph may keep it, of which nothing tells: it may be a victim."""
-    judgement = diagnose(awaited_with_nothing_outstanding(SPINS))
-    assert (judgement.verdict.cause, judgement.verdict.certainty) == ("device-stall", "undetermined")
-    assert judgement.verdict.culprits == ()
-    assert "rank 2 waits for its device, which does not finish" in judgement.verdict.summary.lower()
+@pytest.mark.parametrize("messages", [0, 3])
+def test_a_host_that_waits_for_its_device_is_not_blocked_in_code_of_its_own(messages: int) -> None:
+    """A send or a receive may keep it, of which nothing tells how far it is: then it may be a victim."""
+    snapshot = awaited_with_nothing_outstanding(SPINS)
+    *others, last = snapshot.ranks
+    heads = tuple(replace(head, sent=messages) for head in last.collectives.heads)
+    last = replace(last, collectives=replace(last.collectives, heads=heads))
+    verdict = diagnose(replace(snapshot, ranks=(*others, last))).verdict
+    assert (verdict.cause, verdict.certainty) == ("device-stall", "undetermined" if messages else "likely")
+    assert [each.rank for each in verdict.culprits] == ([] if messages else [2])
+    assert "rank 2 waits for its device, which does not finish" in verdict.summary.lower()
+    assert ("a send or receive" in " ".join(verdict.details)) is bool(messages)
+
+
+def native(function: str, library: str = "libtorch_cuda.so") -> Frame:
+    return Frame(library, 0, function, native=True)
+
+
+JOINS = (native("accept", "libc.so.6"), native("ncclCommInitRankConfig"), native("c10d::NCCLComm::create"))
+ALL_REDUCE = Frame(C10D, 2900, "all_reduce")
+
+
+@pytest.mark.parametrize("frames", [(), JOINS], ids=["python frames alone", "native frames"])
+def test_a_communicator_that_is_being_made_takes_a_processor_and_no_work_is_done(frames: tuple[Frame, ...]) -> None:
+    """GIVEN two ranks that poll for the third member of their group; native frames are taken of one of them"""
+    snapshot = World([training(1), training(1), training(0)]).run().snapshot(still_s=20.0)
+    first, second, other = snapshot.ranks
+    ranks = [
+        with_heads(on_device(first, *frames, ALL_REDUCE, *ITEM), issued=1, completed=-1),
+        with_heads(on_device(second, ALL_REDUCE, *ITEM), issued=1, completed=-1),
+        with_heads(on_device(other, *ELSEWHERE), issued=0, completed=-1),
+    ]
+    case = Case(replace(snapshot, ranks=tuple(ranks)))
+    assert [case.works(case.ranks[rank]) for rank in (0, 1)] == [not frames] * 2
+    assert [case.blocked[rank].certain for rank in (0, 1)] == [bool(frames)] * 2
+    assert {case.blocked[rank].need is not None for rank in (0, 1)} == {True}
+
+
+def test_a_rank_whose_ticker_is_silent_may_have_completed_what_its_board_has_outstanding() -> None:
+    """A C call holds its interpreter lock: its counts are those of the last tick."""
+    snapshot = World([training(6), training(6), [*training(3)[:-1], Stall()]]).run().snapshot(still_s=200.0)
+    *others, held = (on_device(rank, SPINS, *ITEM) for rank in snapshot.ranks)
+    held = with_heads(on_device(held, native("sleep", "libc.so.6"), *ELSEWHERE), issued=2, completed=1)
+    assert held.reading is not None
+    fresh = replace(snapshot, ranks=(*others, replace(held, collectives=replace(held.collectives, source="board"))))
+    silent = replace(held.reading, ticker_at=held.reading.taken_at - 10.0)
+    stale = replace(fresh, ranks=(*others, replace(fresh.ranks[2], reading=silent)))
+    assert [2 in Case(each).blocked for each in (fresh, stale)] == [True, False]
+    assert Case(stale).awaited() == {2}
+
+
+ENGINE = (native("c10d::Reducer::finalize_backward"), native("torch::autograd::Engine::thread_main"))
+BACKWARD = Frame("/venv/lib/python3.11/site-packages/torch/autograd/graph.py", 869, "_engine_run_backward")
+
+
+@pytest.mark.parametrize("driver", ["", "cudaMemcpyAsync"])
+def test_a_backward_whose_launches_find_no_room_waits_for_its_device(driver: str) -> None:
+    """autograd's own thread stands in the driver, for the one that called backward, and is no second one that trains"""
+    snapshot = nccl(training(6), training(5))
+    entry = on_device(snapshot.ranks[0], native("pthread_cond_wait", "libc.so.6"), BACKWARD, *ITEM)
+    inner = (native(driver, "libcudart.so.13"),) if driver else ()
+    threads = (*entry.stacks, ThreadStack(2, "", (*inner, *ENGINE)))
+    entry = replace(entry, stacks=threads, earlier_stacks=threads)
+    case = Case(replace(snapshot, ranks=(entry, snapshot.ranks[1])))
+    assert not case.ranks[0].threads[1].in_collective
+    assert case.works(case.ranks[0]) is (not driver)
+    assert not case.blocked[0].certain  # a moment in the driver is no proof
+
+
+def test_calls_that_take_a_processor_are_looked_into() -> None:
+    destroys = Frame(C10D, 2319, "destroy_process_group")
+    snapshot = nccl(training(6), training(5), native=0)
+    ranks = [on_device(rank, frame, *ITEM) for rank, frame in zip(snapshot.ranks, (destroys, BACKWARD), strict=True)]
+    assert len(worth_confirming(replace(snapshot, ranks=tuple(ranks)))) == 2
 
 
 def test_a_native_frame_is_asked_for_where_nothing_is_outstanding() -> None:
@@ -132,7 +201,11 @@ def test_a_native_frame_is_asked_for_where_nothing_is_outstanding() -> None:
 
 def in_barrier(entry: RankEvidence, issued: int, completed: int) -> RankEvidence:
     """The same rank with its main thread in barrier, and so many collectives of its group enqueued and complete."""
-    entry = on_device(entry, Frame(C10D, 4800, "barrier"), *ITEM)
+    return with_heads(on_device(entry, Frame(C10D, 4800, "barrier"), *ITEM), issued, completed)
+
+
+def with_heads(entry: RankEvidence, issued: int, completed: int) -> RankEvidence:
+    """The same rank with so many collectives of its groups enqueued and complete."""
     heads = tuple(replace(head, issued=issued, completed=completed) for head in entry.collectives.heads)
     assert entry.reading is not None
     return replace(

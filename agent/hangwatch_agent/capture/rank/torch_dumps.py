@@ -28,6 +28,7 @@ from hangwatch_agent.shared.dump_defaults import PREFIX
 
 ASK_S = 4.0  # for the answers of all ranks: torch looks at the pipe once a second
 POLL_S = 0.1
+STILL_S = 5.0  # without progress before a rank is asked: torch says on the job's output that it dumps
 AGAIN_S = 60.0  # before a rank that did not answer is asked once more
 SLACK_S = 2.0  # between the clock of files and ours
 SOURCE = "torch's dump"
@@ -122,6 +123,8 @@ class TorchDumps:
         now, pid = self.clock(), rank.pid or -1
         if rank.process is not None and rank.process.state in "Tt":
             return "the rank is stopped, and can write none"
+        if now - max(_moved_at(rank), _started_at(rank)) < STILL_S:
+            return "none was asked for: the rank has moved a moment ago"
         if now - self._asked.get(pid, -AGAIN_S) < AGAIN_S:
             return "it was asked less than a minute ago"
         why = "torch has made no pipe file for it"
@@ -211,6 +214,8 @@ def fitting(content: bytes, reading: Reading) -> Collectives:
     try:
         if why := _another(document, entries, reading):
             raise recorder.DumpError(f"it is of another job: {why}")
+        if why := _outdated(entries, reading):
+            raise recorder.DumpError(f"it is older than the rank's last calls: {why}")
         return from_dump(reading, entries)
     except MALFORMED as error:
         raise recorder.DumpError(f"it has not the shape of a dump ({type(error).__name__}: {error})") from error
@@ -221,6 +226,13 @@ def _another(document: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], 
     times = [int(entry.get("time_created_ns") or 0) / 1e9 for entry in entries]
     if times and min(times) < reading.identity.started_at - SLACK_S:
         return "it records calls from before the rank was started"
+    said = _size_of_default_group(document)
+    size = next((len(head.members) for head in reading.heads if head.name == "0" and head.members), said)
+    return "" if said is None or said == size else f"its default group has {said} ranks"
+
+
+def _outdated(entries: Sequence[Mapping[str, Any]], reading: Reading) -> str:
+    """What the rank had completed before the dump ends; "" where that is not so."""
     last: dict[str, int] = {}
     for entry in entries:
         if not entry.get("is_p2p"):
@@ -229,9 +241,9 @@ def _another(document: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], 
     for head in reading.heads:
         if head.name in last and last[head.name] < head.completed:
             return f"it ends with number {last[head.name]} of group {head.name}, and the rank is beyond that"
-    said = _size_of_default_group(document)
-    size = next((len(head.members) for head in reading.heads if head.name == "0" and head.members), said)
-    return "" if said is None or said == size else f"its default group has {said} ranks"
+        if not entries and head.completed > 0:
+            return "it records none, and the rank has made some"
+    return ""
 
 
 def _size_of_default_group(document: Mapping[str, Any]) -> int | None:

@@ -101,6 +101,19 @@ def test_completed_is_in_the_same_count_as_issued(group: Group) -> None:
     assert flight_recorder.enqueued(group, status(0, 18)) == 15
 
 
+def test_nccls_status_has_the_number_of_the_last_call_of_either_kind(group: Group) -> None:
+    """GIVEN a group on NCCL, whose sends and receives have numbers of their own"""
+    group.records = {"nccl": 0}
+    said = {"nccl": status(26, 26)["gloo"]}
+    assert (flight_recorder.completed(group, said), flight_recorder.enqueued(group, said)) == (26, 26)
+    # WHEN it has sent, its status tells nothing of collectives, but that something was completed
+    group.sent = 1
+    assert (flight_recorder.completed(group, said), flight_recorder.enqueued(group, said)) == (None, -1)
+    for number in (26, 27, 3, 3):
+        group.notice(flight_recorder.latest(group, {"nccl": status(number)["gloo"]}))
+    assert group.messages_done == 3
+
+
 def test_the_recorder_counts_a_monitored_barrier_twice(group: Group) -> None:
     group.barriers = [1, 2]
     assert [group.collective_number(recorded) for recorded in (1, 4, 7, 8)] == [1, 2, 3, 4]
@@ -143,6 +156,16 @@ def test_the_entries_tell_what_the_status_has_passed_over(
     board = replace(board, heads=(replace(board.heads[0], issued=4),))
     (head,) = collectives_answer.gather(board, Recorded(*entries), [group], {"gloo"}).heads
     assert (head.issued, head.completed) == (4, completed)
+
+
+@pytest.mark.parametrize(("backend", "completed"), [("nccl", 3), ("gloo", 4)])
+def test_where_nccl_sends_the_entries_alone_tell_what_is_completed(group: Group, backend: str, completed: int) -> None:
+    entries = [entry(number, f"{backend}:all_reduce", retired=number < 4) for number in range(1, 5)]
+    entries = [{**each, "state": "completed" if each["retired"] else "scheduled"} for each in entries]
+    head = GroupHead("0", (0, 1), backend=backend, issued=4, completed=4, sent=9)
+    board = replace(reading(), heads=(head,))
+    (found,) = collectives_answer.gather(board, Recorded(*entries), [group], {backend}).heads
+    assert (found.issued, found.completed) == (4, completed)
 
 
 def test_with_the_recorder_off_the_board_has_to_do(group: Group) -> None:

@@ -128,7 +128,8 @@ def test_sends_and_receives_take_no_number_of_a_collective(folder: Path) -> None
 @pytest.mark.parametrize(
     ("document", "why"),
     [
-        (lambda: job(turns=2).document(1), "beyond that"),
+        (lambda: job(turns=2).document(1), "older than the rank's last calls: it ends with"),
+        (lambda: {**job().document(1), "entries": []}, "older than the rank's last calls: it records none"),
         (lambda: Job(3, alike(3, loop(6, *STEP))).document(1), "3 ranks"),
         (lambda: {"entries": [{"process_group": ["0", ""]}]}, "shape"),
         (lambda: {"entries": "no list"}, "shape"),
@@ -188,6 +189,20 @@ def test_a_living_rank_is_asked_through_its_pipe(folder: Path) -> None:
     assert asked == [b"1\n"]
     assert first.ranks[0].collectives.source == second.ranks[0].collectives.source == "flight-recorder"
     assert clock.now == began
+
+
+def test_a_rank_that_has_just_moved_is_not_asked(folder: Path) -> None:
+    """torch says on the job's output that it dumps."""
+    pipe = folder / "torch-dump-rank-1.pipe"
+    os.mkfifo(pipe)
+    descriptor = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    rank = evidence()
+    assert rank.reading is not None
+    progress = replace(rank.reading.progress, at=97.0)
+    found = dumps(folder).completed(taken(replace(rank, reading=replace(rank.reading, progress=progress))))
+    assert os.read(descriptor, 1) == b""
+    os.close(descriptor)
+    assert "moved a moment ago" in found.notes[0].detail
 
 
 def test_a_rank_that_does_not_answer_costs_a_deadline_once(folder: Path) -> None:
