@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from hangwatch.model import Collective, Frame
+from hangwatch.ranks.flight_recorder import by_autograd
 from hangwatch.ranks.ledger import family
 from hangwatch.stacks.frames import name_of, origin, user_frame
 
@@ -64,7 +65,7 @@ def recorded_caller(call: Collective) -> Caller | None:
 
 def by_the_engine(call: Collective) -> bool:
     """A thread of the engine that computes gradients issued it."""
-    return not call.frames and call.thread_name.startswith("pt_autograd")
+    return not call.frames and by_autograd(call)
 
 
 def in_backward(call: Collective) -> bool:

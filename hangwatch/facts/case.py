@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property, wraps
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from hangwatch.proof.graph import WaitGraph
 from hangwatch.proof.waits import Blocked, Waits
 from hangwatch.ranks.device_waits import Path, python_frames
 from hangwatch.ranks.first_divergence import first_divergence, unfinished
+from hangwatch.ranks.flight_recorder import with_comparable_places
 from hangwatch.ranks.issuers import even_without_background
 from hangwatch.ranks.ledger import Group, Ledger
 from hangwatch.ranks.view import RankView
@@ -46,11 +48,11 @@ class Case:
     """
 
     def __init__(self, snapshot: Snapshot, *, stood: bool = False) -> None:
-        self.snapshot, self.stood = snapshot, stood
+        self.snapshot, self.stood = replace(snapshot, ranks=with_comparable_places(snapshot.ranks)), stood
         self.job = snapshot.job
         self.ranks = with_followers(
             RankView(entry.rank, entry, snapshot.sampled_twice)
-            for entry in sorted(snapshot.ranks, key=lambda entry: entry.rank)
+            for entry in sorted(self.snapshot.ranks, key=lambda entry: entry.rank)
         )
         self.ledger = Ledger(view.evidence for view in self.ranks.values())
         self.memory: dict[str, Any] = {}  # answers of functions marked `once`

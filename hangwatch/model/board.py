@@ -174,6 +174,7 @@ class Reading:
     detached: bool = False
     problems: tuple[str, ...] = ()  # what the probe could not do, in words
     lasting_threads: tuple[int, ...] | None = None  # system ids of threads that are no daemons, at the last look
+    backward: tuple[Frame, ...] = ()  # the path by which its backwards come, where that is one; innermost frame first
 
 
 @dataclass(frozen=True)

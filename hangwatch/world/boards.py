@@ -83,7 +83,8 @@ def answer_of(machine: Machine, rank: Rank, reading: Reading | None) -> Collecti
     """What the rank says when it is asked: its flight recorder, joined with its board."""
     heads = reading.heads if reading is not None else heads_of(machine, rank, Camera())
     open_calls = reading.open_calls if reading is not None else open_calls_of(rank)
-    recent = tuple(_recorded(machine, call) for call in rank.calls[-128:])
+    told = _has_one_backward(rank)
+    recent = tuple(_recorded(machine, call, told=told) for call in rank.calls[-128:])
     return Collectives(heads, recent, open_calls, "flight-recorder")
 
 
@@ -92,14 +93,21 @@ def from_board(reading: Reading | None) -> Collectives:
     return Collectives() if reading is None else Collectives(reading.heads, reading.calls, reading.open_calls, "board")
 
 
-def _recorded(machine: Machine, call: Issued) -> Collective:
-    """An entry of the flight recorder, joined with what the board knows of it."""
+def _has_one_backward(rank: Rank) -> bool:
+    """All of its backwards come by one path, which the board then tells."""
+    paths = {call.act.site.frames for call in rank.calls if getattr(call.act, "via", "") == "gradients"}
+    return len(paths) == 1
+
+
+def _recorded(machine: Machine, call: Issued, *, told: bool) -> Collective:
+    """An entry of the flight recorder, joined with what the board knows of it: where backward was called, if `told`."""
     act = call.act
     if isinstance(act, Peer):
         return on_board(call)
     if not listed(act):
         device = machine.on_device(call)
-        frames = () if device and act.via == "gradients" else joined(inside(act), act.site.frames)
+        untold = device and act.via == "gradients" and not told
+        frames = () if untold else joined(inside(act), act.site.frames)
         thread = "pt_autograd_0" if device and act.via == "gradients" else "python"
         return Collective(
             act.group, call.seq, act.op, ((act.size,),), (act.dtype,), call.complete, thread_name=thread,

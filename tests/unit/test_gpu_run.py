@@ -150,7 +150,7 @@ def test_the_page_tells_misses_too() -> None:
     assert "| uneven-steps | uneven-steps | uneven-steps (proven) | proven | 1 | 3.2 s | yes |" in text
     assert "**no**: a / b" in text
     assert "- none: torch's dump: kept" in text
-    assert "| watched | 98.5 | 98.0-99.0 | +2.5 % |" in text
+    assert "| watched | 2 | 98.5 | 98.0-99.0 | +2.5 % |" in text
 
 
 def test_before_the_first_run_the_page_says_so() -> None:

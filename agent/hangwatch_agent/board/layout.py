@@ -27,6 +27,7 @@ BLOBS = {  # name: bytes in each half
     "caught": 32 << 10,
 }
 BLOB_WORDS = 5
+W_BACKWARD_PATH = W_BLOBS + len(BLOBS) * BLOB_WORDS  # of the call path to backward, one more; 0 where it is not one
 
 GROUP_SLOTS, LOADER_SLOTS, THREAD_SLOTS, PEER_SLOTS = 24, 8, 16, 64
 SLOT_WORDS, PEER_WORDS = 8, 4

@@ -195,6 +195,7 @@ class BoardReader:
             detached=words[b.W_DETACHED] != 0,
             problems=(*problems, *trouble),
             lasting_threads=lasting,
+            backward=self._backward(words[b.W_BACKWARD_PATH] - 1),
         )
 
     def _use_anchor(self, words: array[int], wanted: int | None) -> None:
@@ -287,6 +288,10 @@ class BoardReader:
         if number not in self._paths:
             self._paths[number] = to.call_path(self._line(number), self._line)
         return self._paths[number]
+
+    def _backward(self, number: int) -> tuple[Frame, ...]:
+        known = 0 <= number < len(self._lines)  # it may be newer than our look at the table
+        return self._call_path(number) if known else ()
 
     def _read_groups(self, words: array[int], trouble: list[str]) -> None:
         groups: tuple[to.Slot, ...] = self._blob(words, "groups", trouble, to.slots, ())

@@ -9,14 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hangwatch.model import Collective, Collectives, Frame, GroupHead, Reading
-from hangwatch.ranks.flight_recorder import completed_through
+from hangwatch.ranks.flight_recorder import AUTOGRAD, completed_through
 from hangwatch_agent.board.collectives import NOT_RECORDED, from_board, last_calls
 
 if TYPE_CHECKING:
     from hangwatch_agent.rank.group import Group
-
-
-AUTOGRAD = "pt_autograd"  # threads of autograd's own, which issue on behalf of the thread that called backward
 
 
 OPS = {
@@ -73,20 +70,39 @@ def _completed(entry: dict[str, Any]) -> bool | None:
 def _thread(entry: dict[str, Any]) -> tuple[int | None, str]:
     """The thread that issued a call, under the name that Python has for it: the recorder has the system's ("python").
 
-    Autograd's own threads issue for a thread that waits in backward meanwhile, and that is not recorded: no thread
-    then, for it would look like a second one that communicates.
+    Autograd's own threads issue for a thread that waits in backward meanwhile, and which that is is not recorded: no
+    identity then, for it would look like a second one that communicates, and the name alone.
     """
     text, name = str(entry.get("thread_id") or ""), str(entry.get("thread_name") or "")
     if name.startswith(AUTOGRAD):
-        return None, ""
+        return None, name
     ident = int(text) if text.isdigit() else None
     known = next((each.name for each in threading.enumerate() if ident is not None and each.ident == ident), None)
     return ident, known or name
 
 
+def _is_autograds(entry: Mapping[str, Any]) -> bool:
+    return str(entry.get("thread_name") or "").startswith(AUTOGRAD)
+
+
 def is_counted(entry: Mapping[str, Any]) -> bool:
     """NCCL records sends and receives too, under the number of the collective before them; the board knows them all."""
     return not entry.get("is_p2p")
+
+
+def calls_of(entries: Iterable[dict[str, Any]], by_name: dict[str, Group], reading: Reading) -> list[Collective]:
+    """The entries as records. Autograd's own threads issue for the thread that called backward: its path leads there.
+
+    What Python code issues there, such as FSDP's hooks, has frames of its own on the board, which follow.
+    """
+    on_board, found = {(call.group, call.seq): call.frames for call in reading.calls}, []
+    for entry in filter(is_counted, entries):
+        call = collective(entry, by_name)
+        if _is_autograds(entry) and not call.frames:
+            inner = on_board.get((call.group, call.seq), ())
+            call = replace(call, frames=(*inner, *reading.backward))
+        found.append(call)
+    return found
 
 
 def from_dump(reading: Reading, entries: Iterable[dict[str, Any]]) -> Collectives:
@@ -95,7 +111,7 @@ def from_dump(reading: Reading, entries: Iterable[dict[str, Any]]) -> Collective
     The board of a rank that does not answer may be behind its recorder. Raises KeyError, TypeError or ValueError where
     the entries are none.
     """
-    recorded = [collective(entry, {}) for entry in entries if is_counted(entry)]
+    recorded = calls_of(entries, {}, reading)
     last: dict[str, int] = {}
     for call in recorded:
         last[call.group] = max(last.get(call.group, -1), call.seq)

@@ -11,7 +11,7 @@ from pathlib import Path
 from hangwatch.model import Collectives, Reading
 from hangwatch.wire import codec
 from hangwatch_agent.board.reader import read_board
-from hangwatch_agent.board.recorded import collective, is_counted, joined
+from hangwatch_agent.board.recorded import calls_of, joined
 from hangwatch_agent.rank.flight_recorder import Recorder
 from hangwatch_agent.rank.group import Group
 
@@ -34,4 +34,4 @@ def write_answer(path: Path, recorder: Recorder, groups: Iterable[Group], backen
 def gather(reading: Reading, recorder: Recorder, groups: Iterable[Group], backends: set[str]) -> Collectives:
     """What the recorder has, with what only the board knows; the board's ring alone where the recorder is off."""
     by_name = {group.name: group for group in groups if group.alive}
-    return joined(reading, [collective(entry, by_name) for entry in recorder.entries(backends) if is_counted(entry)])
+    return joined(reading, calls_of(recorder.entries(backends), by_name, reading))

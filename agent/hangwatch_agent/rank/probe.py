@@ -126,6 +126,7 @@ class Probe:
             context.steps,
             self.loader,
             self.forwards,
+            self.backward,
             self.optimizer,
             self.collectives,
             self.groups,

@@ -106,6 +106,7 @@ export interface Reading {
   detached: boolean;
   problems: string[];
   lasting_threads: number[] | null;
+  backward: Frame[];
 }
 
 export interface StepEntry {

@@ -39,6 +39,14 @@ class Shape:
         return math.prod(self.sizes)
 
 
+AUTOGRAD = "pt_autograd_0"  # torch's name for the thread that computes gradients on a device
+
+
+def in_backward() -> bool:
+    """Whether autograd's engine is at work: without a device it is in the thread that called backward."""
+    return torch._C._current_graph_task_id() != -1
+
+
 def shapes(tensors: Sequence[torch.Tensor]) -> tuple[Shape, ...]:
     return tuple(Shape(tuple(tensor.shape), str(tensor.dtype).rpartition(".")[2]) for tensor in tensors)
 
@@ -55,6 +63,7 @@ class Call:
     root: int
     after: int  # position of the compute stream that it waits for
     thread: int = field(default_factory=threading.get_ident)
+    thread_name: str = field(default_factory=lambda: AUTOGRAD if in_backward() else "python")
     created_ns: int = field(default_factory=time.time_ns)
     started_ns: int | None = None
     completed_ns: int | None = None

@@ -78,7 +78,7 @@ def _entry(number: int, communicator: Communicator, call: Call) -> dict[str, Any
         "timeout_ms": int(communicator.timeout_s * 1000),
         "is_p2p": call.peers is not None,
         "thread_id": str(call.thread),
-        "thread_name": "",
+        "thread_name": call.thread_name,
     }
 
 

@@ -11,11 +11,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from types import CodeType
 from typing import Any
 
 from hangwatch_agent.board import layout as b
-from hangwatch_agent.rank.call_site import CallPath, codes_of, described_path, path_of
 from hangwatch_agent.rank.group import Group
 from hangwatch_agent.rank.hooks.context import Context
 from hangwatch_agent.rank.hooks.untraced import is_compiling, replacing
@@ -24,7 +22,6 @@ from hangwatch_agent.rank.patch import Patches
 C10D = "torch._C._distributed_c10d"
 MOST_WORKS = 1024
 MOST_TENSORS = 8
-MOST_SITES = 4096
 TABLE_FOR_SITES = 80 << 10  # bytes of the board's table that shapes may not use
 
 
@@ -97,8 +94,8 @@ class CollectivesHook:
         """Forget what the old board's table held: this process has a new board."""
         self._works.clear()
         self._ops: dict[str, int] = {}
-        self._sites: dict[CallPath, tuple[int, tuple[CodeType, ...]]] = {}
         self._shapes: dict[Any, int] = {}
+        self._context.call_paths.forget()
         self._context.waited.clear()
 
     def install(self) -> None:
@@ -185,9 +182,10 @@ class CollectivesHook:
                 tag = args[-1] if args else b.NONE
                 if group is not None and peer != b.NONE:
                     context.groups.count_message(group, peer, method.sends)
+            path = context.call_paths.number(sys._getframe(2))  # from torch's function outwards
             number = context.board.call(
                 group.index if group else -1, seq, self._op(method.op), shapes, elements, peer,
-                tag if type(tag) is int else b.NONE, self._site(), context.steps.step, now,
+                tag if type(tag) is int else b.NONE, path, context.steps.step, now,
             )  # fmt: skip
             context.board.words[b.W_MOVED_AT] = now
             return number, group, raw, context.board.enter(number, now), method.point_to_point
@@ -264,25 +262,6 @@ class CollectivesHook:
             if number >= 0:
                 self._shapes[key] = number
         return number, elements
-
-    def _site(self) -> int:
-        """The number of the line that says by which path this call was reached, from torch's function outwards.
-
-        The whole path tells call sites apart: one helper is called from a step and from under `if rank == 0`.
-        """
-        caller = sys._getframe(3)
-        key = path_of(caller)
-        known = self._sites.get(key)
-        if known is not None:
-            return known[0]
-        board = self._context.board
-        frames = [board.intern(place) for place in described_path(caller)]
-        number = board.intern(frames) if -1 not in frames else -1
-        if number >= 0 or board.table_full:
-            if len(self._sites) >= MOST_SITES:
-                self._sites.clear()  # a program that makes code without end
-            self._sites[key] = number, codes_of(caller)
-        return number
 
 
 def _sequence(pg: Any) -> int:

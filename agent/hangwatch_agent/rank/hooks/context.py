@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hangwatch_agent.board.writer import BoardWriter
+from hangwatch_agent.rank.call_paths import CallPaths
 from hangwatch_agent.rank.call_site import CallSites
 from hangwatch_agent.rank.groups import Groups
 from hangwatch_agent.rank.guard import Guard
@@ -32,6 +33,7 @@ class Context:
         self.groups = Groups(self.board)
         self.steps = Steps(self.board, self.groups)
         self.sites = CallSites()
+        self.call_paths = CallPaths(self.board)
         self.identity: dict[str, Any] = {}
         self.waited: dict[int, int] = {}  # group slot -> number of the last call that a thread has waited for
         self.unconfirmed = False

@@ -168,6 +168,16 @@ def test_where_nccl_sends_the_entries_alone_tell_what_is_completed(group: Group,
     assert (found.issued, found.completed) == (4, completed)
 
 
+@pytest.mark.parametrize(("thread", "outer"), [("pt_autograd_0", ["backward"]), ("python", [])])
+def test_what_autograds_threads_issue_has_the_path_to_backward(group: Group, thread: str, outer: list[str]) -> None:
+    """Of what Python code calls there, a hook's, the board has the inner frames already."""
+    entries = [{**entry(number, "nccl:all_reduce"), "frames": [], "thread_name": thread} for number in (1, 2)]
+    hook, user = Frame("fsdp.py", 9, "post_backward"), Frame("t.py", 5, "backward")
+    board = replace(reading(call(2, frames=(hook,))), backward=(user,))
+    found = collectives_answer.gather(board, Recorded(*entries), [group], {"nccl"}).recent
+    assert [[frame.function for frame in each.frames] for each in found] == [outer, ["post_backward", *outer]]
+
+
 def test_with_the_recorder_off_the_board_has_to_do(group: Group) -> None:
     found = collectives_answer.gather(reading(call(1), call(2), completed=1), Recorded(), [group], {"gloo"})
     assert found.source == "board"
@@ -272,6 +282,6 @@ def test_a_call_bears_the_name_that_python_has_for_its_thread(group: Group) -> N
     calls = [recorded.collective(each, by_name) for each in (ours, autograds, entry(3))]
     assert [(call.thread_name, call.thread_id) for call in calls] == [
         (threading.current_thread().name, threading.get_ident()),
-        ("", None),
+        ("pt_autograd_0", None),
         ("python3", 123),
     ]

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from hangwatch_agent.rank.hooks.backward import ENGINE, BackwardHook
+from hangwatch_agent.board import layout as b
+from hangwatch_agent.rank.hooks.backward import ENGINE, FIRST, BackwardHook
 from hangwatch_agent.rank.hooks.lifecycle import LifecycleHook
 from tests.unit.agent.rank.hooks.conftest import Watched
 
@@ -158,3 +159,45 @@ def test_a_backward_that_raises_was_called(watched: Watched, hook: BackwardHook)
     watched.context.steps.tick()
     lines_of_an_error()
     assert published(watched) == 0
+
+
+def backward() -> None:
+    torch.ones(2, requires_grad=True).sum().backward()
+
+
+def lines(watched: Watched) -> list[str]:
+    return [frame.function for frame in watched.reading.backward]
+
+
+@pytest.mark.parametrize("before", [0, FIRST + 5])
+def test_the_path_to_backward_is_known_where_it_is_one(watched: Watched, hook: BackwardHook, before: int) -> None:
+    def twice() -> None:
+        for _ in range(2):
+            backward()
+
+    assert lines(watched) == []
+    for _ in range(before + 1):
+        twice()
+    assert lines(watched)[:5] == [ENGINE, "backward", "backward", "backward", "twice"]
+    assert watched.reading.backward[4].file == __file__
+    # WHEN another line calls backward too THEN it is not known by which of them a call was issued
+    torch.ones(2, requires_grad=True).sum().backward()
+    assert lines(watched) == []
+    twice()
+    assert lines(watched) == []
+
+
+def test_gradients_that_are_asked_for_are_no_second_path(watched: Watched, hook: BackwardHook) -> None:
+    for _ in range(2):
+        inputs = torch.ones(2, requires_grad=True)
+        torch.autograd.grad(inputs.sum(), inputs)
+        backward()
+    assert lines(watched)[0] == ENGINE
+
+
+def test_a_new_board_has_a_path_of_its_own(watched: Watched, hook: BackwardHook) -> None:
+    backward()
+    watched.context.board.words[b.W_BACKWARD_PATH] = 0
+    hook.reset()
+    torch.ones(2, requires_grad=True).sum().backward()
+    assert lines(watched)[3] == "test_a_new_board_has_a_path_of_its_own"
