@@ -71,7 +71,7 @@ def _overhead(results: Results) -> str:
         slower = f"{(base / middle - 1) * 100:+.1f} %" if base and middle and name != "plain" else ""
         rows.append((name, str(len(speeds)), f"{middle:.1f}", f"{min(speeds):.1f}-{max(speeds):.1f}", slower))
     return _table(
-        "## Cost\n\nOf one rank, whose DDP reduces gradients on the GPU all the same. A single run of each tells little.",
+        "## Cost\n\nOf one rank, whose DDP reduces gradients on the GPU all the same. A single run tells little.",
         ("run", "times", "steps/s, median", "range", "time of a step"),
         rows,
     )
