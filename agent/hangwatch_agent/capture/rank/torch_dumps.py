@@ -28,7 +28,7 @@ from hangwatch_agent.shared.dump_defaults import PREFIX
 
 ASK_S = 4.0  # for the answers of all ranks: torch looks at the pipe once a second
 POLL_S = 0.1
-STILL_S = 5.0  # without progress before a rank is asked: torch says on the job's output that it dumps
+SILENT_S = 3.0  # since the rank's own thread has run, before it is asked: CUDA's start may keep it from answering us
 AGAIN_S = 60.0  # before a rank that did not answer is asked once more
 SLACK_S = 2.0  # between the clock of files and ours
 SOURCE = "torch's dump"
@@ -123,8 +123,8 @@ class TorchDumps:
         now, pid = self.clock(), rank.pid or -1
         if rank.process is not None and rank.process.state in "Tt":
             return "the rank is stopped, and can write none"
-        if now - max(_moved_at(rank), _started_at(rank)) < STILL_S:
-            return "none was asked for: the rank has moved a moment ago"
+        if _silence(rank) < SILENT_S:  # torch says on the job's output that it dumps
+            return "none was asked for: the rank's own thread runs, and may answer the next time"
         if now - self._asked.get(pid, -AGAIN_S) < AGAIN_S:
             return "it was asked less than a minute ago"
         why = "torch has made no pipe file for it"
@@ -256,6 +256,11 @@ def _size_of_default_group(document: Mapping[str, Any]) -> int | None:
 
 def _lives(rank: RankEvidence) -> bool:
     return rank.process is not None and rank.process.state not in "XZ"
+
+
+def _silence(rank: RankEvidence) -> float:
+    """For how long the rank's own thread has not run, in seconds."""
+    return rank.reading.taken_at - rank.reading.ticker_at if rank.reading is not None else 0.0
 
 
 def _started_at(rank: RankEvidence) -> float:
