@@ -1,7 +1,8 @@
 """On the stand-in for NCCL: two groups over the same ranks, which one rank uses in the other order.
 
 Every call is enqueued everywhere. It is the streams that wait for each other, and the hosts wait for their streams.
-With --read-each the hosts read what each call made: so a rank has not come to the call that another waits for.
+With --read-each the hosts read what each call made: so a rank has not come to the call that another waits for. With
+--first-use the groups have not been used before: the hosts wait where their communicators are made.
 With --healthy all keep the same order.
 """
 
@@ -30,12 +31,18 @@ def reduce_metrics(loss: torch.Tensor, group: dist.ProcessGroup | None, read: bo
         standin.synchronize()
 
 
+def reduce_extremes(loss: torch.Tensor, groups: list[dist.ProcessGroup | None]) -> None:
+    for group in groups:
+        dist.all_reduce(loss.detach().clone(), group=group)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--culprit", type=int, default=1)
     parser.add_argument("--steps", type=int, default=160)
     parser.add_argument("--fault-step", type=int, default=80)
     parser.add_argument("--read-each", action="store_true")
+    parser.add_argument("--first-use", action="store_true")
     parser.add_argument("--healthy", action="store_true")
     args = parser.parse_args()
 
@@ -49,12 +56,16 @@ def main() -> None:
     model = nn.Sequential(nn.Linear(64, 512), nn.Tanh(), nn.Linear(512, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     early = rank == args.culprit and not args.healthy
+    first = [dist.new_group(), dist.new_group()] if args.first_use else []
 
+    reduce_metrics(torch.zeros(()), metrics, read=True)
     for step in range(args.steps):
         loss = model(torch.randn(16, 64)).square().mean()
         optimizer.zero_grad()
         loss.backward()
         report = step > 0 and step % args.fault_step == 0
+        if report:
+            reduce_extremes(loss, first[::-1] if early else first)
         if report and early:
             reduce_metrics(loss, metrics, args.read_each)
         reduce_gradients(model, gradients, args.read_each)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("unmeasured")
 SCRIPTS = Path(hangwatch.gallery.__file__).parent
 ALWAYS = {"nccl-uneven-steps", "nccl-mismatch-size"}
 ALWAYS_HEALTHY = {"nccl-stuck-kernel"}  # a long kernel
-PROVEN = {"nccl-group-order-read"}  # each host waits for a call to which another one has not come
+PROVEN = {"nccl-group-order-read", "nccl-group-order-first"}  # a host waits for a call to which another has not come
 SURE = {each.name for each in NCCL} - {"nccl-worker-on-socket", "nccl-stuck-kernel", "nccl-rank-frozen"}
 """Those in which the queues show why no device goes on: reported at once, however long a user is patient."""
 

@@ -85,6 +85,15 @@ NCCL: tuple[Case, ...] = (
         backend="nccl_standin",
     ),
     Case(
+        name="nccl-group-order-first",
+        cause="group-order-cycle",
+        script="nccl_group_order.py",
+        variant="Here the hosts wait where the groups' communicators are made, at their first call.",
+        args=("--first-use",),
+        culprits=every_rank,
+        backend="nccl_standin",
+    ),
+    Case(
         name="nccl-mesh-skip",
         cause="skipped-collective",
         script="nccl_mesh_skip.py",

@@ -150,6 +150,7 @@ def _issued(communicator: Communicator, issued: Issued) -> Any:
     if device.captured is not None:
         work: Work = Captured(communicator, issued)
     else:
+        communicator.join()
         call = communicator.enqueue(issued)
         work = (Barrier if issued.op == BARRIER else Work)(communicator, call, issued.outputs)
         if issued.op == BARRIER:

@@ -104,9 +104,19 @@ class Communicator:
         self.name, self.description = name, "default_pg" if number == 0 else "undefined"
         self.enqueued = self.started = self.completed = 0
         self.sent = 0  # sends and receives, which torch counts by themselves
+        self._joined = False
         self.entries: deque[Call] = deque(maxlen=KEPT)
         self._queue: deque[Call] = deque()
         device.followers.append(self.advance)
+
+    def join(self) -> None:
+        """The first call makes the communicator: the host polls until all members have come to theirs."""
+        if self._joined:
+            return
+        self._joined, here = True, ctypes.c_long(0)
+        meeting = self.inner.barrier()
+        meeting.get_future().add_done_callback(lambda future: setattr(here, "value", 1))
+        self.device.library.ncclCommInitRankConfig(ctypes.byref(here))
 
     def enqueue(self, issued: Issued, *, recorded: bool = True) -> Call:
         """Queue a collective behind all that the compute stream has been given so far.

@@ -43,14 +43,12 @@ static void set_policy(int policy)
     sched_setscheduler(0, policy, &none);
 }
 
-/* Returns when all that was enqueued before the call is complete. Spins, as CUDA does by default. */
-int cudaStreamSynchronize(void *stream)
+/* Spins until a counter has come so far. */
+static void spin(volatile long *counter, long until)
 {
-    long until = standin_enqueued;
     double began = now();
     int idle = 0;
-    (void)stream;
-    while (standin_completed < until) {
+    while (*counter < until) {
         if (!idle && now() - began > SPIN_S) {
             set_policy(SCHED_IDLE);
             idle = 1;
@@ -59,6 +57,20 @@ int cudaStreamSynchronize(void *stream)
     }
     if (idle)
         set_policy(SCHED_OTHER);
+}
+
+/* Returns when all that was enqueued before the call is complete. Spins, as CUDA does by default. */
+int cudaStreamSynchronize(void *stream)
+{
+    (void)stream;
+    spin(&standin_completed, standin_enqueued);
+    return 0;
+}
+
+/* Returns when all members have come, which Python counts as 1. NCCL polls for them. */
+int ncclCommInitRankConfig(volatile long *joined)
+{
+    spin(joined, 1);
     return 0;
 }
 
