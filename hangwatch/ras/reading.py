@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ ERRORS = {
 IN_PROGRESS = 7
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
 LARGEST = 1 << 20  # ranks of a communicator
+_NO_COMMA = re.compile(r'("nvml_dev": -?\d+)(\s+"status")')  # in what NCCL 2.28 says of a missing rank
 
 
 class RasError(HangwatchError):
@@ -55,7 +57,7 @@ def parsed(
     said = answer.decode("utf-8", "replace")
     try:
         if said.lstrip().startswith("{"):
-            version, sides, dead = _of_json(json.loads(said))
+            version, sides, dead = _of_json(json.loads(_NO_COMMA.sub(r"\1,\2", said)))
         else:
             version, rest, dead = text.read(said)
             sides = [_Side(found, pids) for found, pids in rest]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -52,6 +53,14 @@ def test_ranks_that_cannot_be_named_keep_the_communicators_numbers() -> None:
     view = parsed(document(communicator(rank(0, 100), absent=absent)), OURS, [])
     assert view.of_note[0].members == (0, -1)
     assert "rank 1 (by the communicator's own numbers)" in sentences(view)[0]
+
+
+def test_nccl_2_28_forgets_a_comma_where_a_rank_is_missing() -> None:
+    """So it answered on a GPU where one rank was stopped."""
+    whole = json.dumps(json.loads(document(communicator(rank(0, 100), absent=(missing(1, 101),)))), indent=2)
+    broken = re.sub(r'("nvml_dev": 1),(\s+"status")', r"\1\2", whole)
+    assert broken != whole
+    assert said(broken.encode()) == ("rank 1 of the communicator of 2 ranks did not answer NCCL's RAS threads in time",)
 
 
 def test_the_dead_the_silent_and_errors() -> None:
