@@ -49,8 +49,8 @@ def bound(case: Case) -> Iterator[Bound]:
 
 
 def all_have_come(case: Case) -> bool:
-    """No rank is known to be absent from a collective in which other ranks wait."""
-    return all(entry.need is None for entry in case.blocked.values())
+    """Of each rank that waits in a collective it is known in which, and that no other rank is absent from it."""
+    return all(entry.need is None and entry.group is not None for entry in case.blocked.values())
 
 
 def nothing_completed(case: Case) -> bool:

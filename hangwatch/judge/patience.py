@@ -32,6 +32,7 @@ from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing, Within
 
 FACTS_S = 60.0  # the most patience where a fact stands
+SET_UP_CALLS = 8  # collectives that DDP makes of a model's shapes, parameters and buffers
 CONFIRMED = 0.5  # of that patience a fact must have stood: a rank that worked until now is not held since then
 
 _PIPE_CALLS = frozenset({"read", "readv", "write", "writev", "splice"})
@@ -52,9 +53,12 @@ def shortened(long_s: float, short_s: float, seen_after_s: float) -> float:
 
 
 def in_first_step(reading: Reading) -> bool:
-    """The first step, which compiles and warms caches, is not over; of loops without steps, the first collective."""
+    """The first step, which compiles and warms caches, is not over; of loops without steps, the first collectives.
+
+    A model that is wrapped makes some before any step, for which NCCL's communicators and CUDA are made ready.
+    """
     first_step = reading.progress.step <= 0 and reading.progress.optimizer_steps <= 1
-    raw_collectives = reading.progress.step < 0 and reading.progress.calls > 0
+    raw_collectives = reading.progress.step < 0 and reading.progress.calls > SET_UP_CALLS
     first_batch = reading.phase == Phase.DATA and reading.progress.draws == 0
     return first_batch or (first_step and not raw_collectives)
 

@@ -38,6 +38,12 @@ def test_a_loop_of_raw_collectives_has_no_first_step_to_wait_for() -> None:
     assert patience(raw, SETTINGS) == 10.0
 
 
+def test_what_a_model_that_is_wrapped_calls_is_no_loop_yet() -> None:
+    """DDP's first calls make NCCL's communicators, which may take long on a busy machine."""
+    wrapped = rank_state(0, phase=Phase.READY, progress=Progress(step=-1, calls=2))
+    assert patience(wrapped, SETTINGS) == 50.0
+
+
 def test_start_has_a_patience_of_its_own() -> None:
     assert patience(rank_state(0, phase=Phase.INIT), SETTINGS) == 30.0
 

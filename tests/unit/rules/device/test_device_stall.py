@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hangwatch.model import Stage
-from tests.unit.job import blamed, judge, told
+from tests.unit.job import IN_BARRIER, blamed, judge, told
 from tests.unit.rules.device.gpus import IDLE, SPINNING, gpu, node, on
 
 
@@ -21,6 +21,12 @@ def test_all_wait_and_no_gpu_stands_out() -> None:
     judgement = judge(on(0), on(1), node=node(gpu(0, **SPINNING), gpu(1, **SPINNING)))
     assert told(judgement)[:2] == ("device-stall", "undetermined")
     assert blamed(judgement) == []
+
+
+def test_nothing_is_said_of_all_devices_where_it_is_not_known_in_which_call_a_rank_waits() -> None:
+    """It may make a communicator for which this very rank has not come."""
+    judgement = judge(on(0), on(1, stack=IN_BARRIER), node=node(gpu(0, **SPINNING), gpu(1, **SPINNING)))
+    assert "The devices do not finish" not in judgement.verdict.summary
 
 
 def test_without_figures_nothing_is_said_of_devices() -> None:
