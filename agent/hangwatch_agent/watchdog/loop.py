@@ -166,7 +166,7 @@ class Watchdog:
     def _note_progress(self) -> None:
         told = self.incidents.open is not None
         if not self.dismissed:  # how ranks move on a signal is no sign of recovery
-            self.response.close_if_moving(self.rank_states)
+            self.response.close_if_moving(self.rank_states, self.clock())
         self._first_words.note(self.rank_states, self._no_rank_since, told=told)
 
     def _guarded(self, part: str, act: Callable[[], object]) -> None:
@@ -319,6 +319,8 @@ class Watchdog:
         self.halt()
         with self._looking:
             ended = self.dismissed or self.ending.is_over
+            if exit_code == 0 and not ended:
+                self.response.ended_well()
             if self.incidents.open is None and not ended and self._came_down(exit_code):
                 self._examine(())
         self._guarded("keeping torch's dumps", self._keep)

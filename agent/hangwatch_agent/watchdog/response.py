@@ -13,6 +13,7 @@ from hangwatch_agent.watchdog.incidents import Incidents
 
 GROWTH = 2.0  # of patience after every incident that ended by itself
 MOST_GROWTH = 8.0
+MOVES_S = 3.0  # before it counts: hosts whose NCCL calls were aborted go on for a moment, to their end
 MOST_NATIVE = 3  # culprits whose native frames are taken, half a second each
 
 
@@ -30,6 +31,7 @@ class Response:
     def __post_init__(self) -> None:
         self.growth = 1.0
         self._at_opening: dict[int, RankState] = {}
+        self._moves_since: float | None = None
 
     def act(
         self,
@@ -65,12 +67,13 @@ class Response:
             self._at_opening = {each.pid: each for each in rank_states}
             self.on_hang(ruling.incident)
 
-    def close_if_moving(self, rank_states: Sequence[RankState]) -> None:
-        """A hang is over when a rank that waited then has gone on since, and none has ended.
+    def close_if_moving(self, rank_states: Sequence[RankState], now: float) -> None:
+        """A hang is over when a rank that waited then has gone on since, and none has ended a moment later.
 
         So is the wait of launchers that had no ranks yet, when the first ranks come.
         """
         opened, then = self.incidents.open, self._at_opening
+        since, self._moves_since = self._moves_since, None
         if opened is None:
             return
         living = {each.pid for each in rank_states if each.alive}
@@ -82,9 +85,21 @@ class Response:
         waited = _victims(opened, rank_states) or rank_states  # a culprit may move while the others wait on
         moved = begins or any(each.went_on_since(then.get(each.pid, each)) for each in waited)
         whole = all(each.alive and not each.failing for each in rank_states)
-        if self.incidents.open and moved and whole:
-            self.growth = min(self.growth * GROWTH, MOST_GROWTH)
-            self.incidents.moved_on()
+        if not (self.incidents.open and moved and whole):
+            return
+        self._moves_since = now if since is None else since
+        if begins or now - self._moves_since >= MOVES_S:
+            self._recovered()
+
+    def ended_well(self) -> None:
+        """The job has come to its end: if its ranks moved last, nothing was wrong with them."""
+        if self._moves_since is not None and self.incidents.open is not None:
+            self._recovered()
+
+    def _recovered(self) -> None:
+        self._moves_since = None
+        self.growth = min(self.growth * GROWTH, MOST_GROWTH)
+        self.incidents.moved_on()
 
     def _deepened(self, opened: Incident, snapshot: Snapshot, rank_states: Sequence[RankState]) -> Snapshot:
         """The snapshot with native frames of those ranks that are here: on another node their pids mean others."""

@@ -37,7 +37,7 @@ from hangwatch_agent.watchdog.dashboard_exchange import DashboardExchange
 from hangwatch_agent.watchdog.incidents import Incidents
 from hangwatch_agent.watchdog.loop import Watchdog
 from hangwatch_agent.watchdog.peer_exchange import PeerExchange
-from hangwatch_agent.watchdog.response import Response
+from hangwatch_agent.watchdog.response import MOVES_S, Response
 from tests.unit.agent.readings import blocked, rank_state
 
 JOB = Job("job", "job", None)
@@ -96,6 +96,11 @@ class World:
         self.roster.rank_states = rank_states
         self.watchdog.poll()
 
+    def moves(self, now: float, *rank_states: RankState) -> None:
+        """Two looks, so far apart that movement is no moment's."""
+        self.look(now, *rank_states)
+        self.look(now + MOVES_S, *rank_states)
+
     def hangs(self) -> None:
         sure = Certainty.PROVEN
         self.verdict = Judgement(Status.HUNG, Stage.STEP, Verdict("uneven-steps", sure, "Rank 1 left.", hang=sure))
@@ -147,11 +152,32 @@ def test_a_broken_board_is_named_in_the_evidence(world: World) -> None:
 def test_movement_closes_the_incident_and_patience_grows(world: World) -> None:
     world.hangs()
     world.look(11.5, *pair())
-    first, second = pair(moved_at=12.0)
-    world.look(12.1, first, second)
+    world.look(12.1, *pair(moved_at=12.0))
+    assert "RECOVERED" not in world.stream.getvalue()  # not for a moment alone
+    world.look(12.1 + MOVES_S, *pair(moved_at=12.0 + MOVES_S))
     assert world.watchdog.incidents.open is None
     assert world.watchdog.response.growth == 2.0
     assert "RECOVERED" in world.stream.getvalue()
+
+
+def test_ranks_that_go_on_for_a_moment_to_their_end_have_not_recovered(world: World) -> None:
+    """NCCL's calls are aborted by torch's watchdog, and hosts that waited for them run into what it does next."""
+    world.hangs()
+    world.look(11.5, *pair())
+    world.look(12.1, *pair(moved_at=12.0))
+    world.look(13.0, *(replace(each, state="X") for each in pair(moved_at=12.5)))
+    world.look(12.1 + MOVES_S, *(replace(each, state="X") for each in pair(moved_at=12.5)))
+    assert "RECOVERED" not in world.stream.getvalue()
+
+
+@pytest.mark.parametrize(("code", "over"), [(0, True), (1, False)])
+def test_a_job_that_moved_last_and_ends_well_has_recovered(world: World, code: int, *, over: bool) -> None:
+    world.hangs()
+    world.look(11.5, *pair())
+    world.look(12.1, *pair(moved_at=12.0))
+    world.now = 12.5
+    world.watchdog.close(code)
+    assert ("RECOVERED" in world.stream.getvalue()) is over
 
 
 def test_a_wait_without_ranks_is_over_when_the_first_ranks_come(world: World) -> None:
@@ -180,7 +206,7 @@ def test_a_hang_is_over_when_those_that_waited_move_and_not_the_culprit(world: W
     world.look(11.5, *pair())
     ranks = list(pair())
     ranks[moves] = replace(ranks[moves], moved_at=12.0)
-    world.look(12.1, *ranks)
+    world.moves(12.1, *ranks)
     assert ("RECOVERED" in world.stream.getvalue()) is over
 
 
@@ -190,7 +216,7 @@ def test_ranks_that_give_up_and_go_to_their_end_have_not_recovered(world: World,
     world.hangs()
     world.look(11.5, *pair())
     progress = Progress(epoch=0, batch=5, step=5, optimizer_steps=steps, at=12.0)
-    world.look(12.1, *pair(moved_at=12.0, phase=Phase.MAIN_DONE, progress=progress))
+    world.moves(12.1, *pair(moved_at=12.0, phase=Phase.MAIN_DONE, progress=progress))
     assert ("RECOVERED" in world.stream.getvalue()) is over
 
 
@@ -201,7 +227,7 @@ def test_a_rank_that_came_to_its_wait_while_the_evidence_was_taken_has_not_recov
     """GIVEN evidence of 11.5 WHEN a board says later that its rank moved before that THEN it has seen that."""
     world.hangs()
     world.look(11.5, *pair())
-    world.look(12.1, *pair(moved_at=moved_at))
+    world.moves(12.1, *pair(moved_at=moved_at))
     assert ("RECOVERED" in world.stream.getvalue()) is over
 
 
@@ -421,8 +447,9 @@ def test_nodes_that_share_a_directory_say_it_once(tmp_path: Path, monkeypatch: p
     assert len(b.aborted) == 1, "each node ends its own ranks"
     assert "judged by a with the evidence of all nodes" in b.stream.getvalue()
     assert len(list(tmp_path.glob("incident-*.json"))) == 1
-    b.look(15.0, alone(1, moved_at=14.5))
-    a.look(15.0, alone(0, moved_at=14.5))
+    for now in (15.0, 15.0 + MOVES_S):
+        b.look(now, alone(1, moved_at=now - 0.5))
+        a.look(now, alone(0, moved_at=now - 0.5))
     assert "RECOVERED" in a.stream.getvalue()
     assert "RECOVERED" in b.stream.getvalue()
     (path,) = tmp_path.glob("incident-*.json")
