@@ -218,6 +218,7 @@ export interface Bypass {
   inner: boolean;
   asks: string;
   of_turn: boolean;
+  counts: boolean;
 }
 
 export interface CallSite {
@@ -721,6 +722,7 @@ export interface LoopFacts {
   exits: Frame[];
   asks_store: boolean;
   last: number;
+  drained: Frame[];
 }
 
 export interface StackNode {
