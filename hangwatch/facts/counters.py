@@ -18,7 +18,7 @@ from hangwatch.facts.skip_paths import every_so_many_turns, ways_past
 from hangwatch.model import Bypass
 from hangwatch.ranks.sides import spread
 
-_TIMES = 3  # that the call came before at equal intervals
+_TIMES = 3  # that the call came before at equal intervals; 2 where the first of them fits a count from the first step
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,13 @@ def counts_apart(case: Case) -> CountsApart | None:
     if found is None or sides is None or len(found.places) != 1:
         return None
     (without, made), (place,) = sides, found.places
-    guards = every_so_many_turns(case, place.lines)
+    now = sites_of(case).now(without[0])
+    ways = ways_past(case, now) if now is not None else ()
+    guards = every_so_many_turns(case, place.lines, ways)
     if not guards:
         return None
     before = _steps_before(case, (*made, *without), place, found.divergence.step)
     interval, last = _interval(before)
-    now = sites_of(case).now(without[0])
     return CountsApart(
         found,
         made,
@@ -73,7 +74,7 @@ def counts_apart(case: Case) -> CountsApart | None:
         guards[0],
         interval,
         last,
-        ways_past(case, now) if now is not None else (),
+        ways,
         before == {()} and all(sites_of(case).remembers(rank) for rank in spread((*made, *without))),
     )
 
@@ -91,4 +92,8 @@ def _interval(rows: set[tuple[int, ...]]) -> tuple[int, int | None]:
     """Every how many steps all ranks made the call, and in which step they did last; 0 and None where that differs."""
     steps = next(iter(rows)) if len(rows) == 1 else ()
     gaps = {after - one for one, after in pairwise(steps)}
-    return (gaps.pop(), steps[-1]) if len(steps) >= _TIMES and len(gaps) == 1 else (0, None)
+    if len(gaps) != 1:
+        return 0, None
+    gap = gaps.pop()
+    shown = len(steps) >= _TIMES or steps[0] in (0, gap - 1)
+    return (gap, steps[-1]) if shown else (0, None)

@@ -44,9 +44,12 @@ def ways_to(case: Case, call: Collective) -> tuple[Bypass, ...]:
     return tuple(way for way in _near(case, path(call.frames)) if way.asks != "package")
 
 
-def every_so_many_turns(case: Case, lines: Path) -> tuple[Bypass, ...]:
-    """The conditions on a counter modulo a number, where nothing else leads past the call at `lines` in a turn."""
-    ways = tuple(way for way in _near(case, lines) if way.asks != "package")
+def every_so_many_turns(case: Case, lines: Path, of_step: tuple[Bypass, ...] = ()) -> tuple[Bypass, ...]:
+    """The conditions on a counter modulo a number, where nothing else leads past the call at `lines` alone.
+
+    What is `of_step` leads past the rest of the turn as well.
+    """
+    ways = tuple(way for way in _near(case, lines) if way.asks != "package" and way not in of_step)
     return tuple(way for way in ways if way.counts) if all(way.asks == "alike" for way in ways) else ()
 
 

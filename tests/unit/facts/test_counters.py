@@ -61,6 +61,18 @@ def test_a_counter_that_began_elsewhere_differs_where_no_turn_goes_without_its_s
     assert judgement.verdict.summary.startswith("`if n % 5 == 0` (train.py:29) asks for a counter that differs by rank")
 
 
+@pytest.mark.parametrize(("without", "cause"), [(13, "skipped-collective"), (8, "undetermined")])
+def test_a_way_past_the_whole_turn_is_none_past_the_call_alone(without: int, cause: str) -> None:
+    """A `continue` ahead of both; two calls at 5 and 10 fit a count from the first step, and show the interval."""
+    skip = way("check", line=11, of_turn=True)
+    sites = tuple(
+        CallSite((Frame(SCRIPT, line, "main"),), ways) for line, ways in ((30, (skip, EVERY_FIVE)), (12, (skip,)))
+    )
+    snapshot = job(turns(), turns(without=without), turns())
+    judgement = diagnose(replace(snapshot, call_sites=sites))
+    assert (judgement.verdict.cause, blamed(judgement)) == (cause, [(1, 11)] if cause != "undetermined" else [])
+
+
 @pytest.mark.parametrize("guard", [replace(EVERY_FIVE, counts=False), replace(EVERY_FIVE, asks="value")])
 def test_another_condition_than_on_a_counter_says_nothing_of_counters(guard: Bypass) -> None:
     assert counts_apart(Case(job(turns(), turns(without=17), turns(), guard=guard))) is None

@@ -6,7 +6,7 @@ from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.counters import CountsApart, counts_apart
 from hangwatch.facts.parting import counted
-from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only
+from hangwatch.facts.skip_paths import evidence_of, passed_at, skip_path, the_only
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding
@@ -60,6 +60,9 @@ def _counters_differ(case: Case, found: CountsApart) -> Finding:
         fix="count a turn on every rank, and make its step on every rank: what leaves one out must leave out both",
         victims=blamed,  # of one of them: blaming either for what came of it explains nothing
         step=found.found.step,
-        evidence=(counted(case, found.found), *evidence_of(found.ways, "the call of a step")),
+        evidence=(
+            counted(case, found.found),
+            *((passed_at(found.ways, "the call of a step"),) if found.ways else ()),
+        ),
         awaited=blamed,
     )
