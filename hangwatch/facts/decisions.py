@@ -17,6 +17,7 @@ from hangwatch.facts.last_calls import brought_down, last_call, library_call
 from hangwatch.facts.mismatches import Mismatch, both_ways, common_call, first_mismatch, mispaired, times_followed
 from hangwatch.facts.parted import parted, ways_by
 from hangwatch.facts.parting import Left, Parting, parting, two_sides
+from hangwatch.facts.parts_of_turn import ways_in_turn
 from hangwatch.facts.skip_paths import ways_past, ways_to
 from hangwatch.model import Bypass, Collective, Frame, StepName
 from hangwatch.ranks.sides import odd_of
@@ -107,7 +108,7 @@ def _of_parting(case: Case, found: Parting) -> Disagreement | None:
         return None
     without, made = sides
     more = found.divergence.counts[made[0]] - found.divergence.counts[without[0]]
-    each = {place: _different(case, place, more) for place in found.places}
+    each = {place: ways_in_turn(case, place, more) for place in found.places}
     if len(set(each.values())) != 1:
         return None
     place = found.places[0]
@@ -139,28 +140,6 @@ def _as_did(places: set[Site], place: Site, made: set[Site], without: set[Site])
     if place in places:
         return True if made <= places else None
     return False if places and places == without else None
-
-
-def _different(case: Case, place: Site, times: int) -> tuple[Bypass, ...]:
-    """The ways past `place` within the innermost loop around it; a loop within one turn is none."""
-    part = _in_part_of_turn(case, place)
-    return tuple(way for way in ways_past(case, place, 2 if part else times) if way.inner or part)
-
-
-def _in_part_of_turn(case: Case, place: Site) -> bool:
-    """A rank stands at `place` in a loop, over parameters for example, that lies right in the one of the turns.
-
-    That is the loop over its batches, or the innermost one in which a rank stands that is elsewhere.
-    """
-    sites = sites_of(case)
-    here = [view for view in case if view.now.loop is not None and sites.now(view.rank) == place]
-    turns = {view.now.loop.where for view in case if view.now.loop is not None and view not in here}
-    for view in here:
-        around = view.now.loop.outer[:1] if view.now.loop is not None else ()
-        data = view.loader.where if view.loader is not None else None
-        if any(loop in turns or (data and (loop.file, loop.line) == (data.file, data.line)) for loop in around):
-            return True
-    return False
 
 
 def _record(case: Case, rank: int, place: Site) -> Collective | None:
@@ -221,8 +200,8 @@ def _of_the_present(case: Case, standing: dict[int, _Standing]) -> Disagreement 
         here = tuple(sorted(rank for rank, each in standing.items() if _at_one_place(each, first)))
         made = tuple(rank for rank in sorted(standing) if rank in here or _made_in(case, rank, first))
         without = tuple(rank for rank in sorted(standing) if rank not in made)
-        ways = _different(case, place, 1)
-        gone_by = without and all(_gone_by(first, standing[rank]) for rank in without)
+        ways = ways_in_turn(case, place, 1)
+        gone_by = without and all(_gone_by(case, first, standing[rank]) for rank in without)
         if ways and gone_by:
             return Disagreement(place, first.call, first.name, made, without, first.view.step, ways)
     return None
@@ -247,10 +226,11 @@ def _made_in(case: Case, rank: int, at: _Standing) -> bool:
     return step is not None and at.place in sites_of(case).by_step(rank).get(step, ())
 
 
-def _gone_by(mine: _Standing, other: _Standing) -> bool:
+def _gone_by(case: Case, mine: _Standing, other: _Standing) -> bool:
     """`other` is in a later step, or in the same one after the place of `mine`, by the order of the source.
 
-    Where both are before their first step, in no loop, the order of the source alone says it.
+    Where both are before their first step, in no loop, the order of the source alone says it. A step that is counted at
+    an optimizer in the middle of a turn ends with the calls of the next turn: the order of an earlier step tells that.
     """
     here, there = mine.view.step.step, other.view.step.step
     if here is None and there is None:
@@ -258,7 +238,20 @@ def _gone_by(mine: _Standing, other: _Standing) -> bool:
         return straight and comes_before(mine.place.lines, other.place.lines)
     if here is None or there is None or here > there:
         return False
-    return there > here or comes_before(mine.place.lines, other.place.lines)
+    return there > here or _in_order(case, mine, other)
+
+
+def _in_order(case: Case, one: _Standing, other: _Standing) -> bool:
+    """In a step the place of `one` comes before that of `other`: as in an earlier step that had both, else by the
+    source.
+    """
+    sites = sites_of(case)
+    for rank in (one.view.rank, other.view.rank):
+        if sites.precedes(rank, one.place, other.place):
+            return True
+        if sites.precedes(rank, other.place, one.place):
+            return False
+    return comes_before(one.place.lines, other.place.lines)
 
 
 def _of_mispaired(case: Case) -> Disagreement | None:
@@ -272,7 +265,7 @@ def _of_mispaired(case: Case) -> Disagreement | None:
     for place in sorted({place for counts in inside.values() for place in counts}):
         counts = {rank: made[place] for rank, made in inside.items()}
         levels = sorted(set(counts.values()))
-        ways = _different(case, place, 1)
+        ways = ways_in_turn(case, place, 1)
         if len(levels) != 2 or len(counts) < len(met.calls) or not ways:
             continue
         made, without = (tuple(sorted(rank for rank in counts if counts[rank] == level)) for level in levels[::-1])
@@ -308,7 +301,7 @@ def _against_the_order(case: Case) -> Disagreement | None:
         return None
     for made, without in both_ways(found):
         call = found.calls[made[0]]
-        place, ways = site(call), _conditions(case, found, call)
+        place, ways = site(call), _conditions(case, found, made[0], without[0])
         if place is None or not ways or len(made) == len(without) or site(found.calls[without[0]]) == place:
             continue  # from one place, they all made that call: its size or type differs
         if times_followed(case, without[0], before, found.calls[without[0]]) >= EVERY_STEP:
@@ -317,12 +310,16 @@ def _against_the_order(case: Case) -> Disagreement | None:
     return None
 
 
-def _conditions(case: Case, found: Mismatch, call: Collective) -> tuple[Bypass, ...]:
-    """The ways past `call`; those on counters and settings where there is no other and all ranks are in one step.
+def _conditions(case: Case, found: Mismatch, made: int, without: int) -> tuple[Bypass, ...]:
+    """The ways past the call of `made`; those on counters and settings where there is no other and all ranks are in one
+    step.
 
-    Then one of these differs by rank, such as the interval of a log.
+    Then one of these differs by rank, such as the interval of a log. A counter of turns does so too where a turn may go
+    without the call of `without`: it says nothing of what that rank decided.
     """
-    ways = tuple(way for way in ways_to(case, call) if way.inner)
+    ways = tuple(way for way in ways_to(case, found.calls[made]) if way.inner)
     own = tuple(way for way in ways if way.asks != "alike")
-    steps = {each.step for each in found.calls.values()}
+    steps, usual = {each.step for each in found.calls.values()}, site(found.calls[without])
+    if any(way.counts for way in ways) and usual is not None and ways_past(case, usual):
+        return own
     return own or (ways if len(steps) == 1 and None not in steps else ())

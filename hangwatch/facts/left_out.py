@@ -10,7 +10,7 @@ from hangwatch.facts.call_site import Site
 from hangwatch.facts.call_sites import Sites, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.caught_errors import caught_in_backward
-from hangwatch.facts.skip_paths import ways_past
+from hangwatch.facts.parts_of_turn import ways_in_turn
 from hangwatch.facts.unreduced import has_called_backward
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Frame
@@ -42,8 +42,8 @@ def left_out(case: Case) -> LeftOut | None:
     if len(places) < 2 or len(set(places.values())) != 2 or len(steps) != 1 or None in steps:
         return None  # where nothing counts turns of the loop, a rank at the other call may be a turn ahead
     order = _in_order(case, sites, places)
-    if order is None or order[0][1][:1] == order[1][1][:1]:
-        return None  # from one line of the user's, as below a trainer's `fit`: which of two calls it is cannot be said
+    if order is None or order[0].lines == order[1].lines:
+        return None  # from the same lines, as below a trainer's `fit`: which of two calls it is cannot be said
     skipped, reached = order
     ahead = _may_have_skipped(case, places, skipped, reached)
     if not ahead or any(sites.made_as_often_as_ever(rank, skipped) for rank in ahead):
@@ -62,7 +62,7 @@ def left_out(case: Case) -> LeftOut | None:
 
 def witnesses_of(case: Case, found: LeftOut) -> tuple[Witness, ...]:
     """What speaks for that order."""
-    first, second = (words.place(Frame(*place.lines[0], "")) for place in (found.skipped, found.reached))
+    first, second = (words.place(place) for place in told_apart(found.skipped, found.reached))
     order = (
         f"at the end of the epoch before, all ranks called from {first}, before {second}"
         if found.by_epoch
@@ -72,9 +72,16 @@ def witnesses_of(case: Case, found: LeftOut) -> tuple[Witness, ...]:
     return Witness(Kind.HABIT, order), *((most,) if found.outvoted else ())
 
 
+def told_apart(one: Site, other: Site) -> tuple[Frame, Frame]:
+    """The innermost lines that differ: a helper that is called from two lines makes the calls of both."""
+    pairs = zip(one.lines, other.lines, strict=False)
+    here, there = next((pair for pair in pairs if pair[0] != pair[1]), (one.lines[0], other.lines[0]))
+    return Frame(*here, ""), Frame(*there, "")
+
+
 def _of_a_backward(case: Case, behind: int, skipped: Site, ahead: tuple[int, ...]) -> bool:
     called = sites_of(case).in_backward(behind, skipped) and _called_backward(case, ahead)
-    return called and not ways_past(case, skipped)
+    return called and not ways_in_turn(case, skipped, 1)
 
 
 def _called_backward(case: Case, ranks: Iterable[int]) -> bool:

@@ -181,9 +181,9 @@ def ways_by(case: Case, found: Parted) -> tuple[Bypass, ...]:
 
 def _was_answered(way: Bypass, found: Parted) -> bool:
     """The last common call lies between the way and the call, in the function that holds the way."""
-    mine, theirs = _own(found.call), _own(found.before)
+    mine, theirs = own_frames(found.call.frames), own_frames(found.before.frames)
     for here, there in zip(mine, theirs, strict=False):
-        in_it = _scope(here) == _scope(there) == _scope(way.where)
+        in_it = scope(here) == scope(there) == scope(way.where)
         if in_it and way.where.line < there.line <= here.line and way.where.line < here.line:
             return True
         if (here.file, here.line) != (there.file, there.line):
@@ -191,10 +191,11 @@ def _was_answered(way: Bypass, found: Parted) -> bool:
     return False
 
 
-def _own(call: Collective) -> list[Frame]:
+def own_frames(frames: tuple[Frame, ...]) -> list[Frame]:
     """The user's frames, outermost first."""
-    return [frame for frame in reversed(call.frames) if not frame.native and origin(frame.file) == "user"]
+    return [frame for frame in reversed(frames) if not frame.native and origin(frame.file) == "user"]
 
 
-def _scope(frame: Frame) -> tuple[str, str]:
+def scope(frame: Frame) -> tuple[str, str]:
+    """The function of a frame."""
     return frame.file, name_of(frame.function)

@@ -44,6 +44,15 @@ def ways_to(case: Case, call: Collective) -> tuple[Bypass, ...]:
     return tuple(way for way in _near(case, path(call.frames)) if way.asks != "package")
 
 
+def every_so_many_turns(case: Case, lines: Path, of_step: tuple[Bypass, ...] = ()) -> tuple[Bypass, ...]:
+    """The conditions on a counter modulo a number, where nothing else leads past the call at `lines` alone.
+
+    What is `of_step` leads past the rest of the turn as well.
+    """
+    ways = tuple(way for way in _near(case, lines) if way.asks != "package" and way not in of_step)
+    return tuple(way for way in ways if way.counts) if all(way.asks == "alike" for way in ways) else ()
+
+
 def rank_check(case: Case, frames: tuple[Frame, ...]) -> Bypass | None:
     """The condition on the rank that leads to a call from these frames."""
     ways = _near(case, path(frames))
@@ -92,13 +101,13 @@ def skip_path(ways: tuple[Bypass, ...]) -> str:
     return f", probably at {_way(ways[0])}" if the_only(ways) is not None else ""
 
 
-def evidence_of(ways: tuple[Bypass, ...]) -> tuple[str, ...]:
-    """A sentence on the ways; of several all are named, since which one was taken is not known."""
+def evidence_of(ways: tuple[Bypass, ...], call: str = "that call") -> tuple[str, ...]:
+    """A sentence on the ways past `call`; of several all are named, since which one was taken is not known."""
     if not ways:
         return ()
     if the_only(ways) is not None:
-        return ("the source shows no other way for one rank to pass that call",)
-    return (passed_at(ways, "that call"),)
+        return (f"the source shows no other way for one rank to pass {call}",)
+    return (passed_at(ways, call),)
 
 
 def only_by_an_error(ways: tuple[Bypass, ...]) -> str:

@@ -43,6 +43,8 @@ def likely_way(case: Case, short: FewerTurns) -> LikelyWay:
     if loop is not None and loop.exits and all(case.ranks[rank].dead for rank in short.left):
         return LikelyWay("early-exit", f": {ranks} may have ended at {_either(loop.exits)}", loop.exits)
     if leaves := _leaves_before(case, short):
+        if loop is not None and {*leaves} <= {*loop.drained}:
+            return _by_its_items(loop, leaves, ranks)
         return LikelyWay("early-exit", f": {ranks} may have left it at {_either(leaves)}", leaves)
     if loop is not None and short.within_batch:
         return LikelyWay("skipped-collective", f": {ranks} made fewer turns of it, or none", (loop.where,))
@@ -64,6 +66,14 @@ def likely_way(case: Case, short: FewerTurns) -> LikelyWay:
         else "whether the loop was left or ran out is not known without a DataLoader"
     )
     return LikelyWay("uneven-steps", not_causes=(("early-exit", against),))
+
+
+def _by_its_items(loop: LoopFacts, leaves: tuple[Frame, ...], ranks: str) -> LikelyWay:
+    """It asks an iterator itself, and its source shows no other way out of it than the end of that one."""
+    at = _either(leaves)
+    against = f"the loop at {words.place(loop.where)} is left at {at} alone, where its iterator has ended"
+    why = f": the iterator of {ranks} ended first, by the source ({at})"
+    return LikelyWay("uneven-steps", why, leaves, not_causes=(("early-exit", against),))
 
 
 def _leaves_before(case: Case, short: FewerTurns) -> tuple[Frame, ...]:

@@ -25,6 +25,7 @@ from hangwatch.rules.step.gradient_sync_mismatch import (
 )
 from hangwatch.rules.step.point_to_point_deadlock import point_to_point_deadlock
 from hangwatch.rules.step.rank_local_decision import (
+    counts_on_from_elsewhere,
     decided_about_a_meeting,
     decided_by_a_trainer,
     left_an_inner_loop,
@@ -44,6 +45,7 @@ from hangwatch.rules.step.skipped_collective.before_a_common_call import left_ou
 from hangwatch.rules.step.skipped_collective.before_a_message import left_out_before_a_message
 from hangwatch.rules.step.skipped_collective.by_a_meeting import went_by_a_meeting
 from hangwatch.rules.step.skipped_collective.by_a_rank_check import went_by_for_its_rank
+from hangwatch.rules.step.skipped_collective.by_count import left_out_while_it_counted
 from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls, passed_a_call
 from hangwatch.rules.step.skipped_collective.in_another_loop import left_out_in_another_loop
 from hangwatch.rules.step.uneven_steps import (
@@ -75,6 +77,8 @@ HISTORIES: tuple[Rule, ...] = (
     split_or_repeated,
     accumulated_otherwise,
     data_dependent_graph,
+    counts_on_from_elsewhere,
+    left_out_while_it_counted,
     caught_past_a_call,
     called_in_another_group,
     rank_local_decision,

@@ -186,6 +186,7 @@ class Bypass:
     # rank, in a framework's code)
     asks: str = ""
     of_turn: bool = False
+    counts: bool = False  # it asks for a counter modulo a number: it comes every so many turns
 
 
 @dataclass(frozen=True)

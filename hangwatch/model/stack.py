@@ -32,6 +32,7 @@ class LoopFacts:
     exits: tuple[Frame, ...] = ()  # `sys.exit()` and the like, in it and in those loops: they end the process
     asks_store: bool = False  # it asks the job's store (`store.get`, `store.add`), as a wait for other ranks does
     last: int = 0  # the last line of its body; 0 where that is not known
+    drained: tuple[Frame, ...] = ()  # those of `leaves` and `outer_leaves` where an iterator has no more items
 
 
 @dataclass(frozen=True)

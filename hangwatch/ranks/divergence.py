@@ -61,6 +61,8 @@ class DivergenceWatch:
 
 
 def _look(watched: _Watched, key: GroupKey, readings: Mapping[int, Reading], now: float) -> Divergence | None:
+    if watched.base.keys() < readings.keys():  # a rank that began its first step after the others has it on record
+        watched.base, watched.suspicion, watched.last = {}, None, None
     recent = _recent(watched.last, readings)
     for step in _new_shared(watched, recent):
         begun = {rank: recent[rank][step] for rank in readings}

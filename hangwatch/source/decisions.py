@@ -91,6 +91,11 @@ def asks(test: ast.AST, scope: ast.AST, tree: ast.Module) -> Asks:
     return "rank" if asks_rank(test, tree) else _Reader(scope, tree).asks(test)
 
 
+def counts(test: ast.AST) -> bool:
+    """`test` asks for something modulo a number, as what comes every so many turns does."""
+    return any(isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) for node in ast.walk(test))
+
+
 @dataclass(frozen=True)
 class _Reader:
     scope: ast.AST
@@ -141,8 +146,18 @@ class _Reader:
             return _by_name(node.attr) or self._settings(node) or self._alike(node.value, depth)
         if isinstance(node, ast.Call):
             return self._alike_call(node, depth)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and self._is_counter(node.left):
+            return self._alike(node.right, depth)  # every so many turns: alike at the same count
         parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
         return bool(parts) and all(self._alike(part, depth) for part in parts)
+
+    def _is_counter(self, node: ast.expr) -> bool:
+        """Something to which the module adds a constant: `self.n += 1`, or `self.n + 1` where that is counted."""
+        if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant):
+            return self._is_counter(node.left)
+        added = (each for each in ast.walk(self.tree) if isinstance(each, ast.AugAssign))
+        counted = (each.target for each in added if isinstance(each.value, ast.Constant))
+        return isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) in map(ast.unparse, counted)
 
     def _settings(self, node: ast.Attribute) -> bool:
         return any(

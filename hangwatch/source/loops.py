@@ -19,6 +19,7 @@ SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _ENDS_PROCESS = frozenset({"exit", "_exit", "abort", "quit"})
 _NO_ERRORS = frozenset({"KeyboardInterrupt", "SystemExit", "StopIteration", "GeneratorExit", "ImportError"})
+_ENDS_DATA = frozenset({"StopIteration", "StopAsyncIteration"})
 _OF_STORES = frozenset({"get", "add", "check", "wait", "compare_set", "multi_get", "num_keys"})
 _COUNTERS = frozenset({"range", "trange", "count"})
 _GROWS = frozenset({"append", "appendleft"})  # by one item a turn; what a set adds may be in it
@@ -54,14 +55,49 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
             exits=_exits(((frame, loop), *further)),
             asks_store=_asks_store(loop),
             last=max(part.end_lineno or part.lineno for part in loop.body),
+            drained=tuple(
+                Frame(f.file, line, f.function) for f, each in ((frame, loop), *further) for line in _drained(each)
+            ),
         )
     return None
 
 
 def _leaves(frame: Frame, loop: _Loop) -> tuple[Frame, ...]:
     """How `loop`, in the function of `frame`, can end before its last turn."""
-    ends = [*_by_condition(loop), *_own(loop.body, ast.Break), *_own(loop.body, ast.Return, nested=True)]
+    ends = [*_by_condition(loop), *_left_from(loop.body)]
     return tuple(Frame(frame.file, line, frame.function) for line in sorted(ends))
+
+
+def _left_from(body: Sequence[ast.stmt]) -> Iterator[int]:
+    """Lines of `break` and `return` by which this part of a loop leaves it."""
+    yield from _own(body, ast.Break)
+    yield from _own(body, ast.Return, nested=True)
+
+
+def _drained(loop: _Loop) -> list[int]:
+    """Lines where it is left because an iterator that it asks itself has ended, as a `for` ends by itself.
+
+    These are the `break` of `except StopIteration`, and that of `if batch is None` for a `batch = next(source, None)`.
+    """
+    nodes = list(within(loop))
+    asked = {
+        ast.unparse(target)
+        for node in nodes
+        if isinstance(node, ast.Assign) and called(node.value) == "next" and len(node.value.args) > 1  # type: ignore[attr-defined]
+        for target in node.targets
+    }
+    ended = [node.body for node in nodes if isinstance(node, ast.ExceptHandler) and _names(node.type) & _ENDS_DATA]
+    ended += [node.body for node in nodes if isinstance(node, ast.If) and _is_none(node.test) in asked]
+    left = set(_left_from(loop.body))
+    return sorted(left & {line for body in ended for line in _left_from(body)})
+
+
+def _is_none(test: ast.expr) -> str | None:
+    """What is compared in `batch is None`."""
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Is):
+        return None
+    other = test.comparators[0]
+    return ast.unparse(test.left) if isinstance(other, ast.Constant) and other.value is None else None
 
 
 def _exits(loops: Iterable[tuple[Frame, _Loop]]) -> tuple[Frame, ...]:

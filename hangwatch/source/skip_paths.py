@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from hangwatch.model import Bypass, Frame
-from hangwatch.source.decisions import asks
+from hangwatch.source.decisions import asks, counts
 from hangwatch.source.guards import is_main
 from hangwatch.source.loops import SCOPES, catches_errors, ends, holds, loops_around, scope_of, suppresses
 
@@ -58,7 +58,8 @@ def ways_past(frames: Sequence[tuple[Frame, ast.Module]], hooks: int | None = No
 
 def _bypass(frame: Frame, way: _Way, scope: ast.AST, tree: ast.Module, *, inner: bool) -> Bypass:
     asked = asks(way.test, scope, tree) if way.test is not None else ""
-    return Bypass(Frame(frame.file, way.line, frame.function), way.text, inner, asked, way.of_turn)
+    every = way.test is not None and asked == "alike" and counts(way.test)
+    return Bypass(Frame(frame.file, way.line, frame.function), way.text, inner, asked, way.of_turn, every)
 
 
 def _any_loop(frames: Sequence[tuple[Frame, ast.Module]]) -> bool:

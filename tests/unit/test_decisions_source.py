@@ -25,6 +25,8 @@ def measured(epoch):
 class Stopper:
     def due(self, epoch):
         return time.monotonic() > self.until
+    def tick(self):
+        self.n += 1
 def on_signal(number, frame):
     job.leaving = True
 
@@ -75,6 +77,11 @@ def main(args):
         ("(chosen_idx == step).nonzero()[0].numel() == 0", "check"),
         ("chosen_idx > 3", "value"),
         ("idx % 10 == 0", "alike"),
+        ("self.n % 10 == 0", "alike"),
+        ("not (self.n + 1) % LOG_EVERY", "alike"),
+        ("self.n > 10", "value"),
+        ("self.parity % 2 == 0", "value"),
+        ("self.n % spike.item() == 0", "value"),
         ("step % args.every == 0", "alike"),
         ("step > WARM_UP", "alike"),
         ("self.config.save", "alike"),

@@ -219,6 +219,7 @@ export interface Bypass {
   inner: boolean;
   asks: string;
   of_turn: boolean;
+  counts: boolean;
 }
 
 export interface CallSite {
@@ -722,6 +723,7 @@ export interface LoopFacts {
   exits: Frame[];
   asks_store: boolean;
   last: number;
+  drained: Frame[];
 }
 
 export interface StackNode {

@@ -7,6 +7,7 @@ from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.call_site import same
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
+from hangwatch.facts.counters import counts_apart
 from hangwatch.facts.decisions import Disagreement, disagreement, of_every_step
 from hangwatch.facts.other_loaders import uneven_still
 from hangwatch.facts.parted import Parted, ended_by_itself, parted, strayed
@@ -78,7 +79,7 @@ def _finding(case: Case, found: Disagreement) -> Finding:
     return Finding(
         "rank-local-decision",
         certainty,
-        f"{condition} came out differently on the ranks{when}: {made} called {found.name}, {without} did not.",
+        f"{condition} {_came_out(found)}{when}: {made} called {found.name}, {without} did not.",
         culprits=case.culprits(found.odd, one.where if one else None),
         victims=case.victims(found.odd) if len(found.odd) < len(case.ranks) else (),
         step=found.step,
@@ -86,6 +87,13 @@ def _finding(case: Case, found: Disagreement) -> Finding:
         witnesses=witnesses,
         awaited=found.odd,
     )
+
+
+def _came_out(found: Disagreement) -> str:
+    """A condition on a counter comes out alike at the same count: not what it decides differs, but the count."""
+    if found.ways and all(way.counts for way in found.ways):
+        return "asks for a counter or an interval that differs by rank"
+    return "came out differently on the ranks"
 
 
 def _in_other_groups(case: Case, found: Disagreement) -> tuple[str, ...]:
@@ -106,6 +114,31 @@ def _what_it_asks(found: Disagreement) -> str:
 
 def _way(way: Bypass) -> str:
     return f"`{way.text}` ({words.place(way.where)})"
+
+
+def counts_on_from_elsewhere(case: Case) -> Finding | None:
+    """A call of every so many turns came in other steps on some ranks from the first on: their counters began apart."""
+    found = counts_apart(case) if case.in_trouble else None
+    if found is None or not found.began_apart:
+        return None
+    odd = odd_of(found.made, found.without)
+    condition = f"`{found.way.text}` ({words.place(found.way.where)})"
+    return Finding(
+        "rank-local-decision",
+        Certainty.LIKELY,
+        f"{condition} asks for a counter that differs by rank{words.in_step(found.found.step)}:"
+        f" {case.name(found.made)} called {found.call}, {case.name(found.without)} did not.",
+        fix="let the counter begin alike on all ranks: broadcast the step that rank 0 resumes from",
+        culprits=case.culprits(odd, found.way.where),
+        victims=case.victims(odd) if len(odd) < len(case.ranks) else (),
+        step=found.found.step,
+        evidence=(counted(case, found.found),),
+        witnesses=(
+            Witness(Kind.SOURCE, "the source shows no turn of the loop without the call of a step"),
+            Witness(Kind.PLACE, f"no rank had made {found.call} before"),
+        ),
+        awaited=odd,
+    )
 
 
 def decided_by_a_trainer(case: Case) -> Finding | None:

@@ -50,9 +50,12 @@ def uneven_steps(case: Case) -> Finding | None:
     now = {view.loader.epoch for view in case if view.loader is not None}
     late = max(now) > uneven.epoch
     where = case.usual_place(culprits)
+    loop = words.at(first.loader.where) if first.loader is not None else ""
     after = " and has left the loop" if len(culprits) == 1 else " and have left the loop"
     tail = (
-        f"; the calls of later batches were mispaired until epoch {max(now)}" if late else f"{after}{words.at(where)}"
+        f"; the calls of later batches were mispaired until epoch {max(now)}"
+        if late
+        else f"{after}{loop}{now_at(case, culprits, where)}"
     )
     one = len(culprits) == 1
     total = f"{'' if _is_total(case, uneven) else 'at least '}{words.plural(_total(case, uneven), 'batch')}"

@@ -75,6 +75,12 @@ def _standing(snapshot: Snapshot, culprit: int, facts: LoopFacts | None, *culpri
             "may have skipped a step at train.py:61",
         ),
         (LoopFacts(HERE, counted=True, leaves=(BREAK,)), "early-exit", "may have left it at train.py:62"),
+        (
+            LoopFacts(HERE, counted=True, leaves=(BREAK,), drained=(BREAK,)),
+            "uneven-steps",
+            " ended first, by the source (train.py:62)",
+        ),
+        (LoopFacts(HERE, leaves=(BREAK, AROUND), drained=(BREAK,)), "early-exit", "left it at train.py:62 or train.py"),
         (LoopFacts(HERE, counted=True, swallows=AROUND), "exception-on-one-rank", "silently at train.py:63"),
         (LoopFacts(HERE, counted=False, swallows=AROUND), "uneven-steps", ""),
         (LoopFacts(HERE, counted=True), "uneven-steps", ""),

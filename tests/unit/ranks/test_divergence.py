@@ -284,3 +284,15 @@ def test_calls_that_the_steps_do_not_wait_for_may_still_come_on_the_other_rank(c
     boards = [saves(rank, last=rank != 1) for rank in range(3)]
     assert bool(watch.update(boards, 1.0)) is complete
     assert watch.update([saves(rank, last=True) for rank in range(3)], 2.0) == ()
+
+
+def test_a_rank_that_begins_after_the_others_is_compared_from_its_first_step_on() -> None:
+    """GIVEN ranks that the watch has seen in their fourth step before the last one was in any
+
+    WHEN that one synchronises twice as often THEN the first step with a difference is told, and not the next one.
+    """
+    few, many, watch = [0, 0, 0, 3] * 3, [0, 3] * 6, DivergenceWatch()
+    late = replace(reading(2, []), steps=())
+    assert watch.update([*(reading(rank, few[:3]) for rank in (0, 1)), late], 1.0) == ()
+    (found,) = watch.update([reading(0, few), reading(1, few), reading(2, many)], 2.0)
+    assert (found.step, found.counts) == (1, {0: 0, 1: 0, 2: 3})

@@ -143,3 +143,24 @@ def test_a_while_over_the_length_of_what_it_appends_to_is_counted(body: str, by_
     found = loop_around([(Frame(SCRIPT, 2, "f"), ast.parse(source))])
     assert found is not None
     assert at(found.leaves) == ([1, 4] if by_itself else [4])
+
+
+@pytest.mark.parametrize(
+    ("body", "drained"),
+    [
+        ("try:\n            x = next(it)\n        except StopIteration:\n            break", True),
+        ("try:\n            x = next(it)\n        except StopIteration:\n            it = iter(data)", False),
+        ("x = next(it, None)\n        if x is None:\n            break", True),
+        ("x = best()\n        if x is None:\n            break", False),
+        ("try:\n            x = step()\n        except ValueError:\n            break", False),
+    ],
+)
+def test_a_loop_that_asks_its_iterator_ends_with_it(body: str, drained: bool) -> None:
+    """The `break` where the iterator has no more items, of this loop and of one around it."""
+    source = f"def f():\n    while True:\n        {body}\n        for p in parameters:\n            reduce(p)\n"
+    line = source.count("\n")
+    for depth, at_line in ((0, 3), (1, line)):
+        found = loop_around([(Frame(SCRIPT, at_line, "f"), ast.parse(source))])
+        assert found is not None
+        leaves = found.outer_leaves[0] if depth else found.leaves
+        assert (bool(found.drained), {*found.drained} <= {*leaves}) == (drained, True)

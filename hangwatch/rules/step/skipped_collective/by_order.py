@@ -5,7 +5,8 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.left_out import left_out, witnesses_of
+from hangwatch.facts.left_out import left_out, told_apart, witnesses_of
+from hangwatch.facts.parts_of_turn import in_part_of_turn, ways_in_turn
 from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_past
 from hangwatch.model import Certainty, Frame
 from hangwatch.ranks.sides import spread
@@ -18,18 +19,20 @@ def skipped_by_site(case: Case) -> Finding | None:
     if found is None:
         return None
     ahead, step = found.ahead, case.ranks[found.ahead[0]].step
-    second = words.place(Frame(*found.reached.lines[0], ""))
-    ways = ways_past(case, found.skipped)
+    first, second = (words.place(place) for place in told_apart(found.skipped, found.reached))
+    ways = ways_in_turn(case, found.skipped, 1)
     witnesses = witnesses_of(case, found)
+    skipped = sites_of(case).named(found.due[0], found.skipped)
+    by = f" below {first}" if found.skipped.lines[0] == found.reached.lines[0] else ""
     return Finding(
         "skipped-collective",
         Certainty.LIKELY if found.by_epoch else case.weigh(witnesses),  # once is no habit
-        f"{case.name(ahead, capital=True)} skipped {sites_of(case).named(found.due[0], found.skipped)} in"
+        f"{case.name(ahead, capital=True)} skipped {skipped}{by} in"
         f" {words.step(step) or 'this step'}{skip_path(ways)}, and"
         f" {words.verb(len(ahead), 'is', 'are')} in the next call already ({second}).",
         culprits=case.culprits(ahead, the_only(ways)),
         step=step,
-        evidence=evidence_of(ways),
+        evidence=evidence_of(ways, "all calls of that loop" if in_part_of_turn(case, found.skipped) else "that call"),
         witnesses=witnesses,
         awaited=ahead,
     )

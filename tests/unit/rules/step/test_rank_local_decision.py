@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from hangwatch.facts.case import Case
+from hangwatch.facts.decisions import disagreement
 from hangwatch.judge import diagnose
 from hangwatch.model import Bypass, CallSite, Certainty, Collective, Frame, LoopFacts, RankEvidence, Status
 from tests.unit.rules.step.decisions import END, GRADIENTS, SAVE, Program, blamed, changed, job, way
 from tests.unit.rules.step.worlds import Groups, world
-from tests.unit.simulator import SCRIPT, Call, Draw, World
+from tests.unit.simulator import SCRIPT, Action, Call, Draw, World
 
 
 @pytest.mark.parametrize(
@@ -80,6 +82,24 @@ def test_a_condition_around_a_loop_within_one_turn_decides(around: int, elsewher
     verdict = diagnose(changed(snapshot, standing)).verdict
     assert (verdict.cause == "rank-local-decision") is decides
     assert not decides or [who.rank for who in verdict.culprits] == [1]
+
+
+def test_a_step_that_ends_in_the_middle_of_a_turn_has_the_order_of_earlier_steps() -> None:
+    """GIVEN optimizer steps that are counted between line 20 and line 30 WHEN one rank leaves out line 30
+
+    THEN that is what differs: the others made the call at line 20, in which it stands, in the step before.
+    """
+    first, second = Call("all_reduce", line=20, group="a"), Call("all_reduce", line=30, group="b")
+    turn: list[Action] = [first, Draw(), second]
+    programs = [[*turn * 6, first, Draw(), *([] if rank == 1 else [second]), *turn] for rank in range(3)]
+    groups = {"a": [(0, 1, 2)], "b": [(0, 1, 2)]}
+    snapshot = World(programs, groups).run().snapshot()
+    sites = tuple(CallSite((Frame(SCRIPT, line, "main"),), (way("value", line=line - 1),)) for line in (20, 30))
+    found = disagreement(Case(replace(snapshot, call_sites=sites)))
+    assert found is not None
+    assert (found.made, found.without, found.place.lines) == ((0, 2), (1,), ((SCRIPT, 30),))
+    judgement = diagnose(replace(snapshot, call_sites=sites))
+    assert (judgement.verdict.cause, blamed(judgement)) == ("skipped-collective", [(1, 29)])
 
 
 @pytest.mark.parametrize(("in_loop", "cause"), [(False, "rank-local-decision"), (True, "collective-mismatch")])
@@ -161,6 +181,19 @@ def test_a_call_where_another_one_had_always_followed_was_decided(
     if decided:
         assert blamed(judgement) == [(odd, 28)]
         assert any(told in sentence for sentence in judgement.verdict.evidence)
+
+
+@pytest.mark.parametrize("skips", [False, True])
+def test_a_counter_comes_out_alike_at_the_same_count(skips: bool) -> None:
+    """WHEN a turn may go without its step, THEN a step too few explains that the counters differ."""
+    turn: Program = [Call("all_reduce", line=50), FIT]
+    last = {rank: [Call("barrier", line=SAVE)] * (rank == 1) + [FIT] for rank in range(3)}
+    snapshot = World([[*turn * 3, turn[0], *last[rank]] for rank in range(3)]).run().snapshot()
+    every = CallSite((Frame(SCRIPT, SAVE, "main"), FIT_LINE), (replace(way("alike"), counts=True),))
+    usual = CallSite((FIT_LINE,), (way("check", line=49),) * skips)
+    judgement = diagnose(replace(changed(snapshot, _below_fit), call_sites=(every, usual)))
+    assert (judgement.verdict.cause == "rank-local-decision") is not skips
+    assert ("asks for a counter or an interval that differs by rank" in judgement.verdict.summary) is not skips
 
 
 def test_a_counter_may_differ_where_the_ranks_are_in_different_steps() -> None:

@@ -1,0 +1,68 @@
+"""Ranks that are early at a call of every so many turns: they counted turns of which they left the step out."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.counters import CountsApart, counts_apart
+from hangwatch.facts.parting import counted
+from hangwatch.facts.skip_paths import evidence_of, passed_at, skip_path, the_only
+from hangwatch.facts.witness import Kind, Witness
+from hangwatch.model import Certainty
+from hangwatch.rules.finding import Finding
+
+
+def left_out_while_it_counted(case: Case) -> Finding | None:
+    """The call came after fewer steps than ever: the rank's counter goes on in a turn that is no step.
+
+    Where no interval shows that, the counters differ for a reason that is not known.
+    """
+    found = counts_apart(case) if case.in_trouble else None
+    if found is None:
+        return None
+    if found.short:
+        return _left_out(case, found)
+    return None if found.began_apart else _counters_differ(case, found)
+
+
+def _left_out(case: Case, found: CountsApart) -> Finding:
+    steps = words.plural(found.short, "step")
+    after = words.plural(found.interval - found.short, "step")
+    condition = f"`{found.way.text}` ({words.place(found.way.where)})"
+    who = case.name(found.made)
+    return Finding(
+        "skipped-collective",
+        Certainty.LIKELY,
+        f"{words.capital(who)} left out {steps} since step {found.last}{skip_path(found.ways)}: by {condition}"
+        f" {words.verb(len(found.made), 'it', 'they')} came to {found.call} {after} after the last time, and not"
+        f" {found.interval}.",
+        culprits=case.culprits(found.made, the_only(found.ways)),
+        victims=case.victims(found.made),
+        step=found.found.step,
+        evidence=evidence_of(found.ways, "the call of a step"),
+        witnesses=(
+            Witness(Kind.HABIT, f"before, {found.call} came every {found.interval} steps on all of these ranks"),
+            Witness(Kind.SOURCE, f"{condition} comes out alike at the same count"),
+        ),
+        awaited=found.made,
+    )
+
+
+def _counters_differ(case: Case, found: CountsApart) -> Finding:
+    condition = f"`{found.way.text}` ({words.place(found.way.where)})"
+    blamed = (*found.made, *found.without)
+    return Finding(
+        "undetermined",
+        Certainty.UNDETERMINED,
+        f"{case.name(found.made, capital=True)} called {found.call}{words.in_step(found.found.step)}, and"
+        f" {case.name(found.without)} did not: {condition} comes out alike at the same count, so their counters differ"
+        " by then. One side may have left out a step, or made one more.",
+        fix="count a turn on every rank, and make its step on every rank: what leaves one out must leave out both",
+        victims=blamed,  # of one of them: blaming either for what came of it explains nothing
+        step=found.found.step,
+        evidence=(
+            counted(case, found.found),
+            *((passed_at(found.ways, "the call of a step"),) if found.ways else ()),
+        ),
+        awaited=blamed,
+    )
