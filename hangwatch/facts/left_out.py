@@ -21,7 +21,8 @@ class LeftOut:
     """The ranks `ahead` stand in the call at `reached`, which comes after the one at `skipped`, where those `due` wait.
 
     `by_epoch` says that the order is that of the end of the epoch before; `outvoted` that most ranks of the group are
-    at the earlier call. `of_a_backward`: those ahead had called that backward, and left the call out of it.
+    at the earlier call. `of_a_backward`: those ahead had called that backward, and left the call out of it. `lines` are
+    the innermost lines of the two places that differ.
     """
 
     ahead: tuple[int, ...]
@@ -31,6 +32,7 @@ class LeftOut:
     by_epoch: bool
     outvoted: bool
     of_a_backward: bool
+    lines: tuple[Frame, Frame]
 
 
 @once
@@ -42,7 +44,8 @@ def left_out(case: Case) -> LeftOut | None:
     if len(places) < 2 or len(set(places.values())) != 2 or len(steps) != 1 or None in steps:
         return None  # where nothing counts turns of the loop, a rank at the other call may be a turn ahead
     order = _in_order(case, sites, places)
-    if order is None or order[0].lines == order[1].lines:
+    lines = told_apart(*order) if order is not None else None
+    if order is None or lines is None:
         return None  # from the same lines, as below a trainer's `fit`: which of two calls it is cannot be said
     skipped, reached = order
     ahead = _may_have_skipped(case, places, skipped, reached)
@@ -57,12 +60,13 @@ def left_out(case: Case) -> LeftOut | None:
         by_epoch=not any(sites.due(rank, skipped) for rank in places) and sites.ends_epochs(due[0], skipped),
         outvoted=2 * len(due) > len(places) == len(case.ranks) and _of_one_group(case, places),
         of_a_backward=_of_a_backward(case, due[0], skipped, ahead),
+        lines=lines,
     )
 
 
 def witnesses_of(case: Case, found: LeftOut) -> tuple[Witness, ...]:
     """What speaks for that order."""
-    first, second = (words.place(place) for place in told_apart(found.skipped, found.reached))
+    first, second = map(words.place, found.lines)
     order = (
         f"at the end of the epoch before, all ranks called from {first}, before {second}"
         if found.by_epoch
@@ -72,11 +76,13 @@ def witnesses_of(case: Case, found: LeftOut) -> tuple[Witness, ...]:
     return Witness(Kind.HABIT, order), *((most,) if found.outvoted else ())
 
 
-def told_apart(one: Site, other: Site) -> tuple[Frame, Frame]:
-    """The innermost lines that differ: a helper that is called from two lines makes the calls of both."""
+def told_apart(one: Site, other: Site) -> tuple[Frame, Frame] | None:
+    """The innermost lines that differ: a helper that is called from two lines makes the calls of both.
+
+    None where none does. Of a rank that has ended fewer lines may be known.
+    """
     pairs = zip(one.lines, other.lines, strict=False)
-    here, there = next((pair for pair in pairs if pair[0] != pair[1]), (one.lines[0], other.lines[0]))
-    return Frame(*here, ""), Frame(*there, "")
+    return next(((Frame(*here, ""), Frame(*there, "")) for here, there in pairs if here != there), None)
 
 
 def _of_a_backward(case: Case, behind: int, skipped: Site, ahead: tuple[int, ...]) -> bool:

@@ -16,3 +16,9 @@ def test_calls_of_one_helper_are_told_apart_by_the_lines_that_call_it() -> None:
 def test_calls_of_two_lines_are_told_apart_by_these() -> None:
     one, other = (Site("all_reduce", ((SCRIPT, line), (SCRIPT, 90))) for line in (9, 12))
     assert told_apart(one, other) == (Frame(SCRIPT, 9, ""), Frame(SCRIPT, 12, ""))
+
+
+def test_a_path_of_which_fewer_lines_are_known_is_not_told_from_the_whole_one() -> None:
+    """Of a rank that has ended, only its innermost line may be left."""
+    whole, rest = Site("all_reduce", ((SCRIPT, 9), (SCRIPT, 52))), Site("all_reduce", ((SCRIPT, 9),))
+    assert told_apart(whole, rest) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.left_out import left_out, told_apart, witnesses_of
+from hangwatch.facts.left_out import left_out, witnesses_of
 from hangwatch.facts.parts_of_turn import in_part_of_turn, ways_in_turn
 from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_past
 from hangwatch.model import Certainty, Frame
@@ -19,7 +19,7 @@ def skipped_by_site(case: Case) -> Finding | None:
     if found is None:
         return None
     ahead, step = found.ahead, case.ranks[found.ahead[0]].step
-    first, second = (words.place(place) for place in told_apart(found.skipped, found.reached))
+    first, second = map(words.place, found.lines)
     ways = ways_in_turn(case, found.skipped, 1)
     witnesses = witnesses_of(case, found)
     skipped = sites_of(case).named(found.due[0], found.skipped)
