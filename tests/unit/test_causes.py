@@ -76,7 +76,6 @@ NO_SCRIPT = {  # why nothing here can make them happen; the test of the evidence
         (f"{HEALTH}/test_nccl_environment.py", "test_settings"),
     ),
 }
-ON_GPUS = ("gpu-memory-imbalance", "gpu-leftover-process", "nccl-environment")  # warnings, of no stage
 each_cause = pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.id)
 each_warning = pytest.mark.parametrize("cause", WARNINGS, ids=lambda cause: cause.id)
 each_of_the_catalogue = pytest.mark.parametrize("cause", CATALOGUE, ids=lambda cause: cause.id)
@@ -130,21 +129,16 @@ def called(path: Path) -> set[str]:
     return {f.attr if isinstance(f, ast.Attribute) else getattr(f, "id", "") for f in functions}
 
 
-@each_cause
+@each_of_the_catalogue
 def test_its_page_has_a_section(cause: Cause) -> None:
     text = (ROOT.parent / "docs" / "causes.md").read_text()
     assert re.search(rf"^#+ .*{re.escape(cause.id)}", text, re.MULTILINE)
 
 
-@each_cause
+@pytest.mark.parametrize("cause", [*CAUSES, *WARNINGS], ids=lambda cause: cause.id)
 def test_its_script_is_in_the_gallery(cause: Cause) -> None:
     shown = any(case.cause == cause.id for case in CASES)
     assert shown or cause.id in NO_SCRIPT
-
-
-@pytest.mark.parametrize("name", ON_GPUS)
-def test_a_warning_on_gpus_has_a_script_or_a_simulated_case(name: str) -> None:
-    assert any(case.cause == name for case in CASES) or name in NO_SCRIPT
 
 
 @pytest.mark.parametrize("name", NO_SCRIPT)
