@@ -96,6 +96,6 @@ def _sampler(loader: LoaderFacts) -> str:
 
 def _values(values: dict[int, str]) -> str:
     by_value: dict[str, list[int]] = {}
-    for rank, value in values.items():
+    for rank, value in sorted(values.items()):
         by_value.setdefault(value, []).append(rank)
     return ", ".join(f"{value or 'none'} on {named(ranks)}" for value, ranks in list(by_value.items())[:4])
