@@ -18,17 +18,19 @@ class Cause:
     """
 
     id: str
-    stage: Stage | None  # None for health warnings
+    stage: Stage | None  # None for health warnings and where the cause is not known
     title: str
     explanation: str
     fix: str
     look_alikes: tuple[str, ...] = ()
     explains: tuple[str, ...] = ()
+    forecast: bool = False  # a warning of a hang to come
 
     @property
     def rules(self) -> str:
-        """The module of its rules, or the package: no other module finds it. Health warnings have none."""
-        return f"hangwatch.rules.{self.stage}.{self.id.replace('-', '_')}"
+        """The module of its rules, or the package: no other module finds it."""
+        room = f"rules.{self.stage}" if self.stage else "rules" if self.id == "undetermined" else "health"
+        return f"hangwatch.{room}.{self.id.replace('-', '_')}"
 
     @property
     def docs(self) -> str:

@@ -59,6 +59,12 @@ def first_uneven(case: Case) -> Uneven | None:
     return None
 
 
+def had_fewer(case: Case, rank: int) -> bool:
+    """The rank's epoch ended before that of others: what it calls then is behind the loop, or of the next epoch."""
+    uneven = first_uneven(case)
+    return uneven is not None and rank in uneven.short
+
+
 def _went_out_with_an_error(view: RankView) -> bool:
     """It raised, lost a peer, or ended with a code of its own. A signal ends a process where it stands, and no loop."""
     if view.lost_a_peer:

@@ -1,28 +1,37 @@
 """What is no hang and still worth a word: the Health table of the catalogue.
 
 A healthy job should hear at most one line of this, so every rule would rather be silent than wrong: thresholds are
-high, and what has an innocent explanation is not told. `HealthWatch` is asked at every poll with the readings of all
-ranks of a node; `device_warnings` and `leftover_processes` once a capture, because GPUs are
-only looked at then.
+high, and what has an innocent explanation is not told. Each warning has its rule in the module of its name.
+`HealthWatch` is asked at every poll with the readings of all ranks of a node; `device_warnings` and
+`leftover_processes` once a capture, because GPUs are only looked at then, and `timeout_ahead` when ranks have waited.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hangwatch.catalogue import CATALOGUE
 from hangwatch.model import HealthWarning, JobHealth, Reading
 
-from . import environment, loaders, plans
+from . import (
+    nccl_environment,
+    plans_differ,
+    sampler_full_copy,
+    sampler_world_mismatch,
+    set_epoch_missing,
+    uneven_forecast,
+)
 from .across_nodes import forecasts, forecasts_of, plan_of, with_plan
 from .confirmed import Confirmed
-from .devices import device_warnings, foreign_memory
+from .gpu_leftover_process import leftover_processes
+from .gpu_memory import foreign_memory
+from .gpu_memory_imbalance import device_warnings
 from .job_health import job_health, merged
-from .leftovers import leftover_processes
-from .links import LinkWatch
-from .pace import PaceWatch, agreed
 from .pace_history import PaceHistory, periods
+from .pace_watch import PaceWatch, agreed
+from .slow_link import LinkWatch
 
-FORECASTS = frozenset({"uneven-forecast", "plans-differ"})
+FORECASTS = frozenset(cause.id for cause in CATALOGUE if cause.forecast)
 """Warnings that tell of a hang to come: what `--on-forecast abort` heeds."""
 
 __all__ = [
@@ -46,13 +55,13 @@ __all__ = [
 ]
 
 RULES = (
-    loaders.uneven_forecast,
-    loaders.sampler_world_mismatch,
-    loaders.sampler_full_copy,
-    loaders.set_epoch_missing,
-    plans.plans_differ,
-    environment.differing,
-    environment.hurting,
+    uneven_forecast.uneven_forecast,
+    sampler_world_mismatch.sampler_world_mismatch,
+    sampler_full_copy.sampler_full_copy,
+    set_epoch_missing.set_epoch_missing,
+    plans_differ.plans_differ,
+    nccl_environment.differing,
+    nccl_environment.hurting,
 )
 
 

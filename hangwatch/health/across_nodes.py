@@ -8,8 +8,13 @@ from dataclasses import replace
 from hangwatch.model import GroupHead, HealthWarning, LoaderFacts, NodeHello, RankPlan, Reading
 from hangwatch.wire import members
 
-from . import environment, loaders, plans
+from .nccl_environment import differing
+from .plans_differ import plans_differ
+from .sampler_full_copy import sampler_full_copy
+from .sampler_world_mismatch import sampler_world_mismatch
+from .step_waits import waits_always
 from .telling import Ranks, world
+from .uneven_forecast import uneven_forecast
 
 MOST_GROUPS = 64  # of those that a rank has made, the first ones
 MOST_LOADERS = 4  # of a rank: those of training and validation, and no more than a reader wants to see
@@ -20,9 +25,7 @@ def plan_of(reading: Reading) -> RankPlan:
     rank = reading.identity.rank
     assert rank is not None
     training = [_still(loader) for loader in reading.loaders if loader.training]
-    return RankPlan(
-        rank, tuple(training[:MOST_LOADERS]), reading.groups_made[:MOST_GROUPS], loaders.waits_always(reading)
-    )
+    return RankPlan(rank, tuple(training[:MOST_LOADERS]), reading.groups_made[:MOST_GROUPS], waits_always(reading))
 
 
 def _still(loader: LoaderFacts) -> LoaderFacts:
@@ -43,11 +46,11 @@ def forecasts(ranks: Ranks, waits: Mapping[int, bool]) -> tuple[HealthWarning, .
         return waits.get(reading.identity.rank if reading.identity.rank is not None else -1, False)
 
     found = (
-        loaders.uneven_forecast(ranks, waiting),
-        loaders.sampler_world_mismatch(ranks),
-        loaders.sampler_full_copy(ranks),
-        plans.plans_differ(ranks),
-        environment.differing(ranks),
+        uneven_forecast(ranks, waiting),
+        sampler_world_mismatch(ranks),
+        sampler_full_copy(ranks),
+        plans_differ(ranks),
+        differing(ranks),
     )
     return tuple(each for each in found if each is not None)
 

@@ -10,39 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import median_low
 
-from hangwatch.model import HealthWarning
-from hangwatch.words import ranks as named
-
-from .pace_history import Mean, PaceHistory, Period, periods
-from .telling import Ranks, backends, warning
-from .thresholds import LEAST_LAG_S, LEAST_WAIT_S, SLOWER, WAITING, WAITING_ASYNC
-
-
-class PaceWatch:
-    """Tells what two periods in a row agree on."""
-
-    def __init__(self) -> None:
-        self.history = PaceHistory()
-
-    def update(self, ranks: Ranks) -> tuple[HealthWarning, ...]:
-        """What is told of the period that ends with these readings; () in the middle of one."""
-        at = max((reading.taken_at for reading in ranks.values()), default=0.0)
-        times = {rank: reading.times for rank, reading in ranks.items()}
-        processes = {rank: (reading.identity.pid, reading.identity.started_at) for rank, reading in ranks.items()}
-        ended = self.history.note(at, times, processes)
-        found = periods(self.history.windows) if ended else None
-        return () if found is None else agreed(*found, ranks)
-
-
-def agreed(before: Period, newest: Period, ranks: Ranks) -> tuple[HealthWarning, ...]:
-    """What is to be said of both periods, in the newer one's words."""
-    slow = steadily_slow(before) & steadily_slow(newest)
-    if slow:
-        return (_straggler({rank: newest.means[rank] for rank in slow}, newest.means, ranks),)
-    if slow_ranks(before.means) or slow_ranks(newest.means):
-        return ()  # data-bound would be said of ranks that wait for a slow one
-    found = _data_bound(newest.means, ranks)
-    return (found,) if found is not None and _data_bound(before.means, ranks) is not None else ()
+from .pace_history import Mean, Period
+from .thresholds import LEAST_LAG_S, SLOWER
 
 
 def steadily_slow(period: Period) -> set[int]:
@@ -72,47 +41,13 @@ def limit(usual_s: float) -> float:
     return max(usual_s * SLOWER, usual_s + LEAST_LAG_S)
 
 
-def _straggler(slow: Mapping[int, Mean], paces: Mapping[int, Mean], ranks: Ranks) -> HealthWarning:
-    rank, worst = max(slow.items(), key=lambda each: each[1].alone_s)
-    needs = f"{_ms(worst.alone_s)} a step until {'it' if len(slow) == 1 else f'rank {rank}'} has made its forward"
-    where = ", most of it waiting for the loader" if worst.data_s > worst.alone_s / 2 else ""
-    host = _whole_host(set(slow), ranks)
-    summary = (
-        f"All wait for {named(slow)}{f', all of {host},' if host else ''} in each step:"
-        f" {needs}{where}; {_ms(typical(paces))} on a typical rank"
-    )
-    return warning("straggler", summary, ranks, about=slow, evidence=_table(paces))
-
-
-def _whole_host(slow: set[int], ranks: Ranks) -> str:
-    """The one machine whose ranks these are, all of them and no others; "" where they are not."""
-    hosts = {ranks[rank].identity.host for rank in slow if rank in ranks}
-    if len(hosts) != 1 or len(slow) < 2:
-        return ""
-    (host,) = hosts
-    all_hosts = {reading.identity.host for reading in ranks.values()}
-    own = {rank for rank, reading in ranks.items() if reading.identity.host == host}
-    return host if own == slow and len(all_hosts) > 1 else ""
-
-
-def _data_bound(paces: Mapping[int, Mean], ranks: Ranks) -> HealthWarning | None:
-    share = WAITING_ASYNC if "nccl" in backends(ranks) else WAITING
-    least = min(paces.values(), key=lambda pace: pace.share)
-    if least.share < share or min(pace.data_s for pace in paces.values()) < LEAST_WAIT_S:
-        return None
-    summary = (
-        f"Every rank spends {least.share:.0%} of its time or more waiting for the loader ({_ms(least.data_s)} a step)"
-    )
-    return warning("data-bound", summary, ranks, evidence=_table(paces))
-
-
-def _table(paces: Mapping[int, Mean]) -> Sequence[str]:
+def table(paces: Mapping[int, Mean]) -> Sequence[str]:
     return [
-        f"rank {rank}: {_ms(pace.data_s)} waiting for data and {_ms(pace.before_sync_s)} from there to the end of the"
+        f"rank {rank}: {ms(pace.data_s)} waiting for data and {ms(pace.before_sync_s)} from there to the end of the"
         f" forward, in {pace.steps} steps on average"
         for rank, pace in sorted(paces.items())[:16]
     ]
 
 
-def _ms(seconds: float) -> str:
+def ms(seconds: float) -> str:
     return f"{seconds * 1000:,.0f} ms"

@@ -12,10 +12,11 @@ from hangwatch.facts.histories import ranks_diff
 from hangwatch.judge.as_they_stood import until_the_end
 from hangwatch.judge.explained import best, may_explain
 from hangwatch.judge.order import ORDER
-from hangwatch.judge.verdict import judged, stage_of, undetermined
+from hangwatch.judge.verdict import judged, stage_of
 from hangwatch.model import Certainty, Judgement, Snapshot, Stage
 from hangwatch.ranks import device_waits
 from hangwatch.rules.finding import Finding, Rule
+from hangwatch.rules.undetermined import undetermined
 
 __all__ = ["ORDER", "Case", "Finding", "diagnose", "worth_confirming"]
 

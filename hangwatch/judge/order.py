@@ -30,7 +30,6 @@ from hangwatch.rules.exit.exit_orphan_holds_pipe import orphan_holds_pipe
 from hangwatch.rules.exit.exit_queue_feeder import queue_feeder
 from hangwatch.rules.exit.output_pipe_full import output_pipe_full
 from hangwatch.rules.finding import Rule
-from hangwatch.rules.start.initialised_again import initialised_again
 from hangwatch.rules.start.launch_mismatch import launch_mismatch
 from hangwatch.rules.start.new_group_mismatch import failed_in_one_name, new_group_mismatch
 from hangwatch.rules.start.node_not_started import node_not_started
@@ -84,14 +83,15 @@ from hangwatch.rules.step.slow_checkpoint import slow_checkpoint
 from hangwatch.rules.step.uneven_steps import outside_of_join
 from hangwatch.rules.step.user_code_blocked import user_code_blocked
 from hangwatch.rules.step.user_code_blocked.at_the_start import came_too_late, late_for_new_group, late_rank
-from hangwatch.rules.step.user_code_blocked.in_the_store import gave_up_on_a_key, waits_for_a_key
-from hangwatch.rules.step.victims import (
+from hangwatch.rules.undetermined.brought_down import (
     ended_by_launcher,
     ended_by_peers,
     lost_peers,
     never_enqueued,
     reason_not_known,
 )
+from hangwatch.rules.undetermined.in_the_store import gave_up_on_a_key, waits_for_a_key
+from hangwatch.rules.undetermined.initialised_again import initialised_again
 
 ORDER: tuple[Rule, ...] = (
     # Numbers that contradict each other explain a port that is taken and a rank that exists twice.

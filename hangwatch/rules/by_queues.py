@@ -11,6 +11,7 @@ from hangwatch.facts.standstill import all_hosts_wait
 from hangwatch.model import Bypass, Certainty, Frame, Stage
 from hangwatch.queues.finding import Finding as Queued
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.undetermined import without_cause
 from hangwatch.stacks.frames import origin, user_frame
 
 
@@ -33,8 +34,8 @@ def by_queues(case: Case) -> Finding | None:
     found, ways = said.judgement.verdict, _ways_past(case, said.found)
     known = found.certainty is not Certainty.UNDETERMINED
     culprits = [(each.rank, each.where) for each in found.culprits if each.rank is not None and each.rank in case.ranks]
-    return Finding(
-        found.cause if known else "undetermined",
+    finding = Finding(
+        found.cause,
         found.certainty if case.proven or not known else Certainty.LIKELY,
         f"{found.summary} That call was left out{passed}." if (passed := skip_path(ways)) else found.summary,
         fix=found.fix,
@@ -48,6 +49,7 @@ def by_queues(case: Case) -> Finding | None:
         waits=found.waits,
         awaited=tuple(case.ranks),
     )
+    return finding if known else without_cause(finding)
 
 
 def _of_user(found: Queued | None, where: Frame | None) -> Frame | None:

@@ -37,15 +37,4 @@ class Finding:
     not_causes: tuple[tuple[str, str], ...] = ()  # (cause, why not), beyond what the catalogue's look-alikes give
 
 
-def of_either_side(said: str) -> Finding:
-    """Ranks made different calls, as `said`, and nothing tells which of them are not where they should be."""
-    return Finding(
-        "undetermined",
-        Certainty.UNDETERMINED,
-        f"{said}; nothing tells which of them left a call out, or made one that the others do not make.",
-        fix="compare what leads to these calls: each of them must be made by every rank of the group, or by none",
-        victims=(),
-    )
-
-
 Rule = Callable[[Case], Finding | None]

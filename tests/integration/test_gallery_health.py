@@ -15,6 +15,7 @@ WARNED = [case for case in CASES if case.status == "warned"]
 SAID = {
     "timeout-ahead": "which still works in __getitem__ (timeout_ahead.py:32)",
     "uneven-forecast": "The loader of rank 0 has 600 batches, that of rank 1 602: the job will hang at epoch 0",
+    "plans-differ": "The seed of the ranks' samplers differs, so their shares overlap: 17 on rank 0, 18 on rank 1",
     "sampler-full-copy": "Every rank draws all 800 samples of TensorDataset: BalancedSampler does not divide them",
     "set-epoch-missing": "The last two epochs came in the same order on ranks 0-1",
     "sampler-world-mismatch": "Ranks 0-1 draw the same share of the data: each sampler was made for rank 0",

@@ -25,8 +25,10 @@ class NoScript(NamedTuple):
 
 
 ROOT = Path(hangwatch.__file__).parent
-CAUSES = [cause for cause in CATALOGUE if cause.stage is not None and cause.id != "undetermined"]
-DEVICE, HEALTH = "unit/rules/device", "unit/health/test_health.py"
+CAUSES = [cause for cause in CATALOGUE if cause.stage is not None]
+WARNINGS = [cause for cause in CATALOGUE if cause.stage is None and cause.id != "undetermined"]
+EMITTING = ("rules", "health")  # the rooms whose modules make findings and warnings
+DEVICE, HEALTH = "unit/rules/device", "unit/health"
 NO_SCRIPT = {  # why nothing here can make them happen; the test of the evidence, and that of what looks like it
     "compile-skew": NoScript(
         "a compiler's minutes are not to be had in a test, and a stand-in would be user code that sleeps",
@@ -55,27 +57,28 @@ NO_SCRIPT = {  # why nothing here can make them happen; the test of the evidence
     ),
     "gpu-memory-imbalance": NoScript(
         "NVML tells which process holds memory on which GPU",
-        (HEALTH, "test_a_process_with_memory_on_anothers_gpu"),
-        (HEALTH, "test_memory_where_it_belongs"),
+        (f"{HEALTH}/test_gpu_memory_imbalance.py", "test_a_process_with_memory_on_anothers_gpu"),
+        (f"{HEALTH}/test_gpu_memory_imbalance.py", "test_memory_where_it_belongs"),
     ),
     "gpu-leftover-process": NoScript(
         "NVML tells which process holds memory on which GPU",
-        ("unit/health/test_leftovers.py", "test_a_rank_of_another_run_whose_launcher_is_gone"),
-        ("unit/health/test_leftovers.py", "test_what_may_be_there_on_purpose_is_not_told"),
+        (f"{HEALTH}/test_gpu_leftover_process.py", "test_a_rank_of_another_run_whose_launcher_is_gone"),
+        (f"{HEALTH}/test_gpu_leftover_process.py", "test_what_may_be_there_on_purpose_is_not_told"),
     ),
     "slow-link": NoScript(
         "links between machines (tests/integration/dashboard/test_hosts.py has namespaces)",
-        ("unit/health/test_links.py", "test_a_link_that_is_much_slower_than_the_others"),
-        ("unit/health/test_links.py", "test_links_between_racks_may_be_slower"),
+        (f"{HEALTH}/test_slow_link.py", "test_a_link_that_is_much_slower_than_the_others"),
+        (f"{HEALTH}/test_slow_link.py", "test_links_between_racks_may_be_slower"),
     ),
     "nccl-environment": NoScript(
         "a warning on settings, which does not hang",
-        (HEALTH, "test_settings"),
-        (HEALTH, "test_settings"),
+        (f"{HEALTH}/test_nccl_environment.py", "test_settings"),
+        (f"{HEALTH}/test_nccl_environment.py", "test_settings"),
     ),
 }
-ON_GPUS = ("gpu-memory-imbalance", "gpu-leftover-process", "nccl-environment")  # warnings, of no stage
 each_cause = pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.id)
+each_warning = pytest.mark.parametrize("cause", WARNINGS, ids=lambda cause: cause.id)
+each_of_the_catalogue = pytest.mark.parametrize("cause", CATALOGUE, ids=lambda cause: cause.id)
 
 
 @cache
@@ -100,29 +103,42 @@ def test_its_rule_has_a_test_file_of_its_name(cause: Cause) -> None:
     assert (Path(__file__).parent / "rules" / str(cause.stage) / name).is_file()
 
 
-@each_cause
-def test_no_other_file_emits_it(cause: Cause) -> None:
-    own = ROOT / "rules" / str(cause.stage) / cause.id.replace("-", "_")
-    files = [path for path in (ROOT / "rules").rglob("*.py") if cause.id in emitted(path)]
+@each_warning
+def test_a_warning_has_a_test_file_of_its_name(cause: Cause) -> None:
+    assert (Path(__file__).parent / "health" / f"test_{cause.id.replace('-', '_')}.py").is_file()
+
+
+@each_of_the_catalogue
+def test_one_module_of_its_name_emits_it_and_no_other(cause: Cause) -> None:
+    own = ROOT.parent / cause.rules.replace(".", "/")
+    files = [path for room in EMITTING for path in (ROOT / room).rglob("*.py") if cause.id in emitted(path)]
     assert files
     assert [path for path in files if path != own.with_suffix(".py") and own not in path.parents] == []
+    assert not (own.is_dir() and own.with_suffix(".py").exists())
 
 
-@each_cause
+def test_no_finding_or_warning_is_made_outside_of_these_modules() -> None:
+    judging = [path for room in ("facts", "judge", "report") for path in (ROOT / room).rglob("*.py")]
+    assert [path for path in judging if {"Finding", "HealthWarning"} & called(path)] == []
+    assert "Finding" in called(ROOT / "rules" / "undetermined" / "__init__.py")
+
+
+def called(path: Path) -> set[str]:
+    """The names that a module calls, without what stands before their last dot."""
+    functions = (node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+    return {f.attr if isinstance(f, ast.Attribute) else getattr(f, "id", "") for f in functions}
+
+
+@each_of_the_catalogue
 def test_its_page_has_a_section(cause: Cause) -> None:
     text = (ROOT.parent / "docs" / "causes.md").read_text()
     assert re.search(rf"^#+ .*{re.escape(cause.id)}", text, re.MULTILINE)
 
 
-@each_cause
+@pytest.mark.parametrize("cause", [*CAUSES, *WARNINGS], ids=lambda cause: cause.id)
 def test_its_script_is_in_the_gallery(cause: Cause) -> None:
     shown = any(case.cause == cause.id for case in CASES)
     assert shown or cause.id in NO_SCRIPT
-
-
-@pytest.mark.parametrize("name", ON_GPUS)
-def test_a_warning_on_gpus_has_a_script_or_a_simulated_case(name: str) -> None:
-    assert any(case.cause == name for case in CASES) or name in NO_SCRIPT
 
 
 @pytest.mark.parametrize("name", NO_SCRIPT)

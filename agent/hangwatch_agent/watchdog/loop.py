@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hangwatch.facts.timeouts import timeout_ahead
 from hangwatch.health import FORECASTS, device_warnings, foreign_memory, leftover_processes
+from hangwatch.health.timeout_ahead import timeout_ahead
 from hangwatch.judge import diagnose
 from hangwatch.looks import Reason, Schedule
 from hangwatch.model import (

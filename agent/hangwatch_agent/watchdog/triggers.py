@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangwatch.facts.timeouts import LEAST_S, USED
+from hangwatch.health.timeout_ahead import LEAST_S, USED
 from hangwatch.looks import Reason
 from hangwatch.model import Launched
 from hangwatch.settings import Settings

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hangwatch.doctor.families.telling import between_hosts, differing, groups, minority, named, ok, warn
 from hangwatch.doctor.model import Check, Job, RankFacts
-from hangwatch.health.environment import HARMFUL, OF_A_RANK
+from hangwatch.health.nccl_environment import HARMFUL, OF_A_RANK
 
 FAMILY = "settings"
 COMPARED = ("NCCL_", "TORCH_", "GLOO_", "UCX_", "FI_", "CUDA_LAUNCH", "CUDA_DEVICE", "CUBLAS_", "PYTORCH_", "OMP_NUM")

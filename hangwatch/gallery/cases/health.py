@@ -14,6 +14,14 @@ HEALTH: tuple[Case, ...] = (
         status="warned",
     ),
     Case(
+        name="own-seeds",
+        cause="plans-differ",
+        script="plans_differ.py",
+        culprit=None,
+        culprits=every_rank,
+        status="warned",
+    ),
+    Case(
         name="full-copy",
         cause="sampler-full-copy",
         script="sampler_full_copy.py",

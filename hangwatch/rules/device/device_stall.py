@@ -10,6 +10,7 @@ from hangwatch.facts.standstill import awaited_for_a_device
 from hangwatch.model import Certainty, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.undetermined import without_cause
 
 
 def device_stall(case: Case) -> Finding | None:
@@ -61,8 +62,8 @@ def awaited_device(case: Case) -> Finding | None:
     theirs = words.verb(len(ranks), "its device, which does", "their devices, which do")
     status, sends = status_of(case, awaited), ", a send or receive"
     alone = status is not Status.WAITING and len(ranks) * 2 < case.size and all(map(_sent_nothing, awaited))
-    return Finding(
-        "undetermined" if status is Status.WAITING else "device-stall",  # a long kernel looks the same for a while
+    finding = Finding(
+        "device-stall",
         Certainty.LIKELY if alone else Certainty.UNDETERMINED,
         f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'waits', 'wait')} for {theirs} not finish"
         f"{words.at(first.where)}, and no collective of {them} is outstanding; {case.wait_words(victims)} for {them}"
@@ -77,6 +78,7 @@ def awaited_device(case: Case) -> Finding | None:
         status=status,
         awaited=tuple(ranks),
     )
+    return without_cause(finding) if status is Status.WAITING else finding  # a long kernel looks the same for a while
 
 
 def _sent_nothing(view: RankView) -> bool:

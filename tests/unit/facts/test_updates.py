@@ -86,6 +86,13 @@ def test_as_many_optimizer_steps_in_other_numbers_of_forwards(paces: tuple[float
     assert "40 optimizer steps in {:,} forwards and in {:,}".format(*made) in finding.summary
 
 
+def test_another_pace_is_told_where_the_counts_of_each_step_show_nothing() -> None:
+    judgement = judge(*(accumulating(number, every, 80) for number, every in enumerate((8, 8, 6))), world_size=3)
+    assert told(judgement)[:2] == ("gradient-sync-mismatch", "likely"), judgement.verdict.summary
+    assert [who for who, _, _ in blamed(judgement)] == [2]
+    assert "80 optimizer steps in 481 forwards and in 641" in judgement.verdict.summary
+
+
 @pytest.mark.parametrize(
     "ranks",
     [

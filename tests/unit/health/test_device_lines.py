@@ -10,7 +10,7 @@ import pytest
 from hangwatch.health import device_warnings, foreign_memory
 from hangwatch.health.device_lines import suspect
 from hangwatch.model import Frame, ThreadStack
-from tests.unit.health.test_health import GIB, evidence, gpus
+from tests.unit.health.readings import GIB, evidence, gpus
 
 
 @pytest.mark.parametrize(

@@ -128,3 +128,15 @@ def test_of_a_job_that_has_ended_as_it_should_no_fault_is_to_be_told() -> None:
     assert played.truth.finished
     assert (played.truth.kind, played.truth.causes, played.truth.guilty) == ("none", (), frozenset())
     assert score(played).outcome is Outcome.RIGHT
+
+
+@pytest.mark.parametrize("seed", [367, 2337, 2522, 40899, 41628])
+def test_where_the_counts_do_not_tell_which_side_is_wrong_the_order_of_calls_may(seed: int) -> None:
+    found = score(play(seed))
+    assert (found.outcome, found.said) == (Outcome.RIGHT, "skipped-collective")
+
+
+@pytest.mark.parametrize("seed", [40497, 41147])
+def test_a_rank_that_ran_out_of_data_has_left_out_no_call_of_the_loop(seed: int) -> None:
+    found = score(play(seed))
+    assert (found.outcome, found.said) == (Outcome.RIGHT, "uneven-steps")

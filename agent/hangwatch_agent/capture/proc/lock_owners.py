@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hangwatch.health.leftovers import INIT, LEFT
+from hangwatch.health.gpu_leftover_process import INIT, LEFT
 from hangwatch.model import LockFile, LockOwner
 from hangwatch_agent.capture.proc.tree import Member
 from hangwatch_agent.shared import procfs

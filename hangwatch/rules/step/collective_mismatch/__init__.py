@@ -22,7 +22,8 @@ from hangwatch.queues.departures import habit_of
 from hangwatch.ranks.issuers import issuer
 from hangwatch.ranks.ledger import CALLS_TOLD, Group, family
 from hangwatch.ranks.sides import by_value, spread
-from hangwatch.rules.finding import Finding, of_either_side
+from hangwatch.rules.finding import Finding
+from hangwatch.rules.undetermined import of_either_side
 from hangwatch.stacks.frames import user_frame
 
 FEW = 3  # times as many ranks call something else: the others of the group have not come, and may be of either side

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from hangwatch import words
 from hangwatch.facts.again import loop_in_its_step
-from hangwatch.facts.batches import first_uneven, has_left_inner_loop
+from hangwatch.facts.batches import had_fewer, has_left_inner_loop
 from hangwatch.facts.call_site import Site, comes_before, framework, same, site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
@@ -125,8 +125,7 @@ def _passed_by(case: Case, rank: int, lasts: dict[int, Last]) -> bool:
     Two ranks that differ are one against one: then only the source says which of them is right.
     """
     view, others = case.ranks[rank], [other for other in case if other.rank != rank]
-    uneven = first_uneven(case)
-    if (uneven is not None and rank in uneven.short) or reached_by_all(case, view):
+    if had_fewer(case, rank) or reached_by_all(case, view):
         return False  # they still draw data that it has done with, or no condition leads to its call: they come later
     further = all(_is_further(other, view, lasts) for other in others)
     return further and lasts[rank].call is not None and (len(others) > 1 or view.guarded)
@@ -183,8 +182,8 @@ def _may_follow(case: Case, rank: int) -> bool:
     Where the ledgers differ in an earlier step, what each rank does now only follows from that. So it does where the
     rank has run out of data before the others: no stack need say so of those that their launcher ended.
     """
-    view, found, uneven = case.ranks[rank], parting(case), first_uneven(case)
-    if uneven is not None and rank in uneven.short:
+    view, found = case.ranks[rank], parting(case)
+    if had_fewer(case, rank):
         return True
     at = view.step.step
     if found is not None and at is not None and found.divergence.step < at:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.parting import Left, Parting, counted, parting
+from hangwatch.facts.queues import assessed, departure_of
 from hangwatch.facts.skip_paths import evidence_of, passed_at, skip_path, the_only
 from hangwatch.model import Certainty
 from hangwatch.ranks.view import RankView
@@ -72,7 +73,7 @@ def _now(case: Case, view: RankView | None) -> tuple[str, ...]:
 
 def _one_side_differs(case: Case, found: Parting) -> Finding | None:
     """The ledgers differ, and nothing says which side left the path: blame no rank."""
-    if not case.blocked:
+    if not case.blocked or _tells_by_order(case):
         return None
     return Finding(
         "skipped-collective",
@@ -84,3 +85,9 @@ def _one_side_differs(case: Case, found: Parting) -> Finding | None:
         witnesses=found.witnesses,
         awaited=tuple(case.ranks),
     )
+
+
+def _tells_by_order(case: Case) -> bool:
+    """The order of the calls of all ranks shows which of them left some out, where their numbers do not."""
+    queued = assessed(case).found if departure_of(case) is not None else None
+    return queued is not None and queued.cause == "skipped-collective"

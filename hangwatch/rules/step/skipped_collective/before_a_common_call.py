@@ -12,7 +12,8 @@ from hangwatch.facts.mismatches import culprits_at, place_of
 from hangwatch.facts.skip_paths import only_by_an_error, past_by_an_error, skip_path, the_only
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Certainty
-from hangwatch.rules.finding import Finding, of_either_side
+from hangwatch.rules.finding import Finding
+from hangwatch.rules.undetermined import of_either_side
 
 
 def left_out_before_a_common_call(case: Case) -> Finding | None:

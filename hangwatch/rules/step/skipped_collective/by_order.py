@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.facts.batches import had_fewer
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.left_out import left_out, witnesses_of
@@ -47,6 +48,8 @@ def skipped_by_order(case: Case) -> Finding | None:
     if len(found) != 1:
         return None
     (rank, (left_out, here)), view = next(iter(found.items())), case.ranks[next(iter(found))]
+    if had_fewer(case, rank):
+        return None  # its epoch is over: what follows the loop comes behind another call than within it
     if left_out.lines[:1] == here.lines[:1]:
         return None  # from one line of the user's, as below a trainer's `fit`: which of two calls it is cannot be said
     first, second = words.place(Frame(*left_out.lines[0], "")), words.place(Frame(*here.lines[0], ""))

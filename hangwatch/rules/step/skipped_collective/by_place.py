@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.batches import first_uneven
+from hangwatch.facts.batches import had_fewer
 from hangwatch.facts.case import Case
 from hangwatch.facts.places_in_step import Early, early_calls
 from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_to
@@ -20,15 +20,9 @@ def ended_earlier_than_ever(case: Case) -> Finding | None:
 def earlier_than_ever(case: Case) -> Finding | None:
     """Fewer than half of the ranks, or one of two, made a call too early, and the others wait or have ended of it."""
     found = early_calls(case)
-    if not found or 2 * len(found) > len(case.ranks) or not case.in_trouble or _left_their_loop(case, found):
+    if not found or 2 * len(found) > len(case.ranks) or not case.in_trouble:
         return None
-    return _left_out(case, found)
-
-
-def _left_their_loop(case: Case, found: tuple[Early, ...]) -> bool:
-    """They have left the loop of that epoch before the others: the call is of what comes behind it, or of the next."""
-    uneven = first_uneven(case)
-    return uneven is not None and {each.rank for each in found} <= {*uneven.short}
+    return _left_out(case, found) if not all(had_fewer(case, each.rank) for each in found) else None
 
 
 def _left_out(case: Case, found: tuple[Early, ...]) -> Finding:

@@ -17,7 +17,7 @@ from hangwatch_agent.peers.plan_files import PlanFiles
 from hangwatch_agent.peers.plans import SharedPlans
 from hangwatch_agent.roster.hello import hello
 from hangwatch_agent.roster.rank_states import RankState
-from tests.unit.health.test_health import loader, reading
+from tests.unit.health.readings import loader, reading
 
 JOB = Job("torchrun/lab", "train.py", 4)
 

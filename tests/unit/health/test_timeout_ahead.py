@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch.facts.timeouts import LEAST_S, timeout_ahead
+from hangwatch.health.timeout_ahead import LEAST_S, timeout_ahead
 from hangwatch.model import RankEvidence, Snapshot
 from tests.unit.simulator import Action, Call, Stall, World
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from hangwatch.health import FORECASTS, warnings
-from hangwatch.health.plans import draws_all
+from hangwatch.health.step_waits import draws_all
 from hangwatch.model import Frame, GroupHead, GroupMade, LoaderFacts, Reading
-from tests.unit.health.test_health import distributed, loader, reading
+from tests.unit.health.readings import distributed, loader, reading
 
 DDP = {"model": "DistributedDataParallel", "parameters": "4, ab12", "find_unused_parameters": "False"}
 

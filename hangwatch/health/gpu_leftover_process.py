@@ -8,7 +8,7 @@ from hangwatch import words
 from hangwatch.model import GpuFacts, HealthWarning, NodeFacts, ProcessEvidence, RankEvidence
 from hangwatch.stacks.frames import user_frame
 
-from .devices import LEAST, size
+from .gpu_memory import LEAST, size
 from .telling import warning
 
 LEFT = ("RANK", "TORCHELASTIC_RUN_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")  # it was a rank of some run

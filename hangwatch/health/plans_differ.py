@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable, Iterator
-from functools import lru_cache
-from pathlib import Path
+from collections.abc import Iterator
 
-from hangwatch.model import Frame, GroupMade, HealthWarning, LoaderFacts, Reading
-from hangwatch.source.loops import loop_around
-from hangwatch.stacks.frames import origin
+from hangwatch.model import GroupMade, HealthWarning, LoaderFacts
 from hangwatch.words import ranks as named
 
+from .step_waits import backward_waits
 from .telling import Ranks, purely_data_parallel, warning
 
-PLAIN = frozenset({"enumerate", "tqdm", "track"})  # around a loader, these leave its length as it is
 OF_MODELS = {
     "parameters": "the models' parameters differ in number, order, shape or requires_grad",
     "find_unused_parameters": "find_unused_parameters differs",
     "static_graph": "static_graph differs",
 }
-ON_EACH_STEP = "DistributedDataParallel"
-UNEVEN_IS_HARMLESS = ("Join(", "no_sync(", ".accumulate(")
 
 
 def plans_differ(ranks: Ranks) -> HealthWarning | None:
@@ -65,7 +58,7 @@ def _places(made: dict[int, tuple[GroupMade, ...]], number: int) -> list[str]:
 
 
 def _models(ranks: Ranks) -> Iterator[HealthWarning]:
-    if not purely_data_parallel(ranks) or not all(waits_in_each_step(each) for each in ranks.values()):
+    if not purely_data_parallel(ranks) or not all(backward_waits(each) for each in ranks.values()):
         return
     for name, words in OF_MODELS.items():
         values = {rank: each.identity.plan.get(name, "") for rank, each in ranks.items()}
@@ -103,53 +96,6 @@ def _sampler(loader: LoaderFacts) -> str:
 
 def _values(values: dict[int, str]) -> str:
     by_value: dict[str, list[int]] = {}
-    for rank, value in values.items():
+    for rank, value in sorted(values.items()):
         by_value.setdefault(value, []).append(rank)
     return ", ".join(f"{value or 'none'} on {named(ranks)}" for value, ranks in list(by_value.items())[:4])
-
-
-# ---------------------------------------------------------------- before the first step
-
-
-def waits_in_each_step(reading: Reading) -> bool:
-    """Its model is one whose backward waits for all ranks."""
-    return reading.identity.plan.get("model") == ON_EACH_STEP
-
-
-def draws_all(where: Frame | None, source_of: Callable[[str], str | None] | None = None) -> bool:
-    """The loop at `where` shows no way out but the end of its loader, and every turn of it seems to wait for all ranks.
-
-    `Join` stands in for ranks that have ended; `no_sync` and accelerate's `accumulate` let turns go by without a wait.
-
-    Asked before the first step, when nothing else is known: where the source is not to be had, it is not said.
-    """
-    if where is None or origin(where.file) != "user":
-        return False
-    return _draws_all((source_of or _source)(where.file), where.line)
-
-
-@lru_cache(maxsize=64)
-def _draws_all(source: str | None, line: int) -> bool:
-    if source is None or any(name in source for name in UNEVEN_IS_HARMLESS):
-        return False
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return False
-    loop = loop_around([(Frame("", line, ""), tree)])
-    if loop is None or loop.leaves or loop.counted:
-        return False
-    return any(isinstance(each, ast.For) and each.lineno == loop.where.line and _plain(each) for each in ast.walk(tree))
-
-
-def _plain(loop: ast.For) -> bool:
-    calls = (node.func for node in ast.walk(loop.iter) if isinstance(node, ast.Call))
-    return all((f.attr if isinstance(f, ast.Attribute) else getattr(f, "id", "")) in PLAIN for f in calls)
-
-
-@lru_cache(maxsize=64)
-def _source(file: str) -> str | None:
-    try:
-        return Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None
