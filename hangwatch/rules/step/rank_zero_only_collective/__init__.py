@@ -29,13 +29,23 @@ def rank_zero_only(case: Case) -> Finding | None:
     """One rank called a collective that the others never call."""
     found = parting(case)
     if found is not None:
-        if not made_by_few(case, found):
+        if not made_by_few(case, found) or _is_a_backward_of_all(case, found):
             return None
         if repeated_by_few(case) is not None:
             return repeated_before(case, "rank-zero-only-collective")
         return _rank_zero_only(case, found.who, found)
     lone = _alone_now(case)
     return _rank_zero_only(case, (lone.rank,), None) if lone is not None else None
+
+
+def _is_a_backward_of_all(case: Case, found: Parting) -> bool:
+    """Its backward reduced gradients, as that of the others does in another step: what differs is when."""
+    sites, group = sites_of(case), found.divergence.group
+    others = [rank for rank in found.divergence.counts if rank not in found.who]
+    used = [{site(call) for call in case.ledger.calls_in(rank, group)} for rank in others]
+    return bool(found.places) and all(
+        sites.in_backward(found.who[0], place) and all(place in each for each in used) for place in found.places
+    )
 
 
 def _alone_now(case: Case) -> RankView | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.counters import CountsApart, counts_apart
-from hangwatch.facts.parting import counted
-from hangwatch.facts.skip_paths import evidence_of, passed_at, skip_path, the_only
+from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.undetermined.counters_differ import counters_differ
 
 
 def left_out_while_it_counted(case: Case) -> Finding | None:
@@ -22,7 +22,7 @@ def left_out_while_it_counted(case: Case) -> Finding | None:
         return None
     if found.short:
         return _left_out(case, found)
-    return None if found.began_apart else _counters_differ(case, found)
+    return None if found.began_apart else counters_differ(case, found)
 
 
 def _left_out(case: Case, found: CountsApart) -> Finding:
@@ -45,24 +45,4 @@ def _left_out(case: Case, found: CountsApart) -> Finding:
             Witness(Kind.SOURCE, f"{condition} comes out alike at the same count"),
         ),
         awaited=found.made,
-    )
-
-
-def _counters_differ(case: Case, found: CountsApart) -> Finding:
-    condition = f"`{found.way.text}` ({words.place(found.way.where)})"
-    blamed = (*found.made, *found.without)
-    return Finding(
-        "undetermined",
-        Certainty.UNDETERMINED,
-        f"{case.name(found.made, capital=True)} called {found.call}{words.in_step(found.found.step)}, and"
-        f" {case.name(found.without)} did not: {condition} comes out alike at the same count, so their counters differ"
-        " by then. One side may have left out a step, or made one more.",
-        fix="count a turn on every rank, and make its step on every rank: what leaves one out must leave out both",
-        victims=blamed,  # of one of them: blaming either for what came of it explains nothing
-        step=found.found.step,
-        evidence=(
-            counted(case, found.found),
-            *((passed_at(found.ways, "the call of a step"),) if found.ways else ()),
-        ),
-        awaited=blamed,
     )
