@@ -272,12 +272,15 @@ def computes_gradients_in_driver(frames: tuple[Frame, ...]) -> bool:
 
     In a backward that goes on, it is there for a moment only.
     """
-    return serves_backward(frames) and any(_NATIVE_DRIVER.match(frame.function) for frame in frames if frame.native)
+    return serves_backward(frames) and any(_NATIVE_DRIVER.match(frame.function) for frame in frames)
 
 
 def serves_backward(frames: tuple[Frame, ...]) -> bool:
-    """A thread of autograd's engine, which computes for a thread that called backward and sleeps meanwhile."""
-    return any(frame.native and _NATIVE_ENGINE in frame.function for frame in frames)
+    """A thread of autograd's engine, which computes for a thread that called backward and sleeps meanwhile.
+
+    It has no Python frames. Without a device the engine is at work in the thread that called backward itself.
+    """
+    return any(_NATIVE_ENGINE in frame.function for frame in frames) and all(frame.native for frame in frames)
 
 
 def called(inner: tuple[Frame, ...], op: str) -> str:

@@ -213,3 +213,19 @@ def test_what_surrounds_the_innermost_frames_is_told_too() -> None:
 )
 def test_code_that_was_compiled_runs_within_no_compilation(frames: tuple[str, ...], compiles: bool) -> None:
     assert (Within.COMPILE in activity(stack(*frames, MODULE)).within) is compiles
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["in the thread that called backward", "in a thread of its own"])
+def test_a_wait_in_the_engine_is_that_of_the_thread_that_called_backward(alone: bool) -> None:
+    """Without a device the engine runs in that very thread; else that one sleeps, and is no second one that waits."""
+    natives = [
+        Frame(library, 0, function, native=True)
+        for library, function in (
+            ("libtorch_cpu.so", "gloo::transport::tcp::UnboundBuffer::waitRecv"),
+            ("libtorch_cpu.so", "c10d::Reducer::finalize_backward"),
+            ("libtorch_cpu.so", "torch::autograd::Engine::thread_main"),
+        )
+    ]
+    python = () if alone else ("TORCH/autograd/graph.py:_engine_run_backward", "user", MODULE)
+    found = activity(stack(*natives, *python, main=not alone))
+    assert (found.native, found.in_collective) == (not alone, not alone)
