@@ -93,14 +93,14 @@ def is_counted(entry: Mapping[str, Any]) -> bool:
 def calls_of(entries: Iterable[dict[str, Any]], by_name: dict[str, Group], reading: Reading) -> list[Collective]:
     """The entries as records. Autograd's own threads issue for the thread that called backward: its path leads there.
 
-    What Python code issues there, such as FSDP's hooks, has frames of its own on the board, which follow.
+    What Python code issues there, such as FSDP's hooks, has frames of its own on the board, and they alone are known of
+    a rank that does not answer: so they stay as they are.
     """
-    on_board, found = {(call.group, call.seq): call.frames for call in reading.calls}, []
+    on_board, found = {(call.group, call.seq) for call in reading.calls}, []
     for entry in filter(is_counted, entries):
         call = collective(entry, by_name)
-        if _is_autograds(entry) and not call.frames:
-            inner = on_board.get((call.group, call.seq), ())
-            call = replace(call, frames=(*inner, *reading.backward))
+        if _is_autograds(entry) and not call.frames and (call.group, call.seq) not in on_board:
+            call = replace(call, frames=reading.backward)
         found.append(call)
     return found
 

@@ -170,12 +170,12 @@ def test_where_nccl_sends_the_entries_alone_tell_what_is_completed(group: Group,
 
 @pytest.mark.parametrize(("thread", "outer"), [("pt_autograd_0", ["backward"]), ("python", [])])
 def test_what_autograds_threads_issue_has_the_path_to_backward(group: Group, thread: str, outer: list[str]) -> None:
-    """Of what Python code calls there, a hook's, the board has the inner frames already."""
+    """What Python code calls there, a hook, has the frames that the board has of it."""
     entries = [{**entry(number, "nccl:all_reduce"), "frames": [], "thread_name": thread} for number in (1, 2)]
     hook, user = Frame("fsdp.py", 9, "post_backward"), Frame("t.py", 5, "backward")
     board = replace(reading(call(2, frames=(hook,))), backward=(user,))
     found = collectives_answer.gather(board, Recorded(*entries), [group], {"nccl"}).recent
-    assert [[frame.function for frame in each.frames] for each in found] == [outer, ["post_backward", *outer]]
+    assert [[frame.function for frame in each.frames] for each in found] == [outer, ["post_backward"]]
 
 
 def test_with_the_recorder_off_the_board_has_to_do(group: Group) -> None:
