@@ -58,6 +58,7 @@ from hangwatch.rules.step.uneven_steps import (
     uneven_steps,
     uneven_validation,
 )
+from hangwatch.rules.undetermined.counters_differ import counters_differ
 
 HISTORIES: tuple[Rule, ...] = (
     signal_handler_deadlock,
@@ -79,6 +80,7 @@ HISTORIES: tuple[Rule, ...] = (
     data_dependent_graph,
     counts_on_from_elsewhere,
     left_out_while_it_counted,
+    counters_differ,
     caught_past_a_call,
     called_in_another_group,
     rank_local_decision,

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.counters import CountsApart
+from hangwatch.facts.counters import CountsApart, counts_apart
 from hangwatch.facts.parting import counted
 from hangwatch.facts.skip_paths import passed_at
 from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding
 
 
-def counters_differ(case: Case, found: CountsApart) -> Finding:
-    """Some ranks are at a call of every so many turns, and the others are not."""
+def counters_differ(case: Case) -> Finding | None:
+    """Some ranks are at a call of every so many turns and the others are not, and no interval shows who is early."""
+    found = counts_apart(case) if case.in_trouble else None
+    return _differ(case, found) if found is not None and not (found.short or found.began_apart) else None
+
+
+def _differ(case: Case, found: CountsApart) -> Finding:
     condition = f"`{found.way.text}` ({words.place(found.way.where)})"
     blamed = (*found.made, *found.without)
     return Finding(

@@ -9,20 +9,12 @@ from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding
-from hangwatch.rules.undetermined.counters_differ import counters_differ
 
 
 def left_out_while_it_counted(case: Case) -> Finding | None:
-    """The call came after fewer steps than ever: the rank's counter goes on in a turn that is no step.
-
-    Where no interval shows that, the counters differ for a reason that is not known.
-    """
+    """The call came after fewer steps than ever: the rank's counter goes on in a turn that is no step."""
     found = counts_apart(case) if case.in_trouble else None
-    if found is None:
-        return None
-    if found.short:
-        return _left_out(case, found)
-    return None if found.began_apart else counters_differ(case, found)
+    return _left_out(case, found) if found is not None and found.short else None
 
 
 def _left_out(case: Case, found: CountsApart) -> Finding:
