@@ -16,9 +16,9 @@ from hangwatch.model import Certainty, Culprit, Divergence, Frame, Reading, Snap
 from hangwatch.proof.conditions import never_issues_again
 from hangwatch.proof.graph import WaitGraph
 from hangwatch.proof.waits import Blocked, Waits
+from hangwatch.ranks.comparable_places import with_comparable_places
 from hangwatch.ranks.device_waits import Path, python_frames
 from hangwatch.ranks.first_divergence import first_divergence, unfinished
-from hangwatch.ranks.flight_recorder import with_comparable_places
 from hangwatch.ranks.issuers import even_without_background
 from hangwatch.ranks.ledger import Group, Ledger
 from hangwatch.ranks.view import RankView

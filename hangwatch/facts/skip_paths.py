@@ -129,5 +129,15 @@ def passed_at(ways: tuple[Bypass, ...], call: str) -> str:
     return f"a turn of the loop can go on without {call} at {shown}"
 
 
+def condition(way: Bypass) -> str:
+    """The text of a condition, or of a clause that catches errors, and its place: where it begins a sentence."""
+    return f"`{way.text}` ({words.place(way.where)})"
+
+
+def conditions(ways: tuple[Bypass, ...]) -> str:
+    """The same of several, one of which it was."""
+    return words.either(condition(way) for way in ways[: words.SHOWN])
+
+
 def _way(way: Bypass) -> str:
     return f"{words.place(way.where)} (`{way.text}`)"

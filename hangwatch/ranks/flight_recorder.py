@@ -1,12 +1,13 @@
-"""Counts of torch's flight recorder, read from its calls. Dumps of it are read by `hangwatch.recorder`."""
+"""What torch's flight recorder says of its calls. Dumps of it are read by `hangwatch.recorder`.
+
+A rank that answers imports this module, and holds its interpreter lock meanwhile: it needs the model and no more.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
-from hangwatch.model import Collective, RankEvidence
-from hangwatch.ranks.device_waits import QUEUES
+from hangwatch.model import Collective
 
 AUTOGRAD = "pt_autograd"  # threads of autograd's own: on a device they issue what backward reduces
 
@@ -20,26 +21,6 @@ def completed_through(calls: Iterable[tuple[int, bool]]) -> int:
     known = dict(calls)
     pending = [number for number, done in known.items() if not done]
     return (min(pending) - 1 if pending else max(known, default=-1)) or -1
-
-
-def with_comparable_places(ranks: tuple[RankEvidence, ...]) -> tuple[RankEvidence, ...]:
-    """The same ranks, without the places of calls that autograd's threads issued, where not all ranks can have them.
-
-    A board has no such calls, so a rank of which only that is known is not to seem to lack them. In a group of two
-    backends no number tells which call is meant.
-    """
-    if not any(by_autograd(call) and call.frames for rank in ranks for call in rank.collectives.recent):
-        return ranks
-    heads = (head for rank in ranks for head in rank.collectives.heads)
-    known = all(rank.collectives.source != "board" for rank in ranks)
-    if known and all(QUEUES.fullmatch(head.backend.lower()) for head in heads):
-        return ranks
-    return tuple(_without_places(rank) for rank in ranks)
-
-
-def _without_places(rank: RankEvidence) -> RankEvidence:
-    recent = tuple(replace(call, frames=()) if by_autograd(call) else call for call in rank.collectives.recent)
-    return replace(rank, collectives=replace(rank.collectives, recent=recent))
 
 
 def by_autograd(call: Collective) -> bool:

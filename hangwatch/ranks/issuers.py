@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from hangwatch.model import Collective, Divergence
+from hangwatch.ranks.flight_recorder import AUTOGRAD
 from hangwatch.ranks.ledger import Ledger
 
 MAIN = "MainThread"
 SHOWN = 4  # ranks of each side that show whether a background thread communicates at all: all run one program
 # The recorder names threads as the system does: those of the autograd engine, and the main one by the program.
-UNNAMED = re.compile(r"|pt_autograd_\d+|python[\d.]*")
+UNNAMED = re.compile(rf"|{AUTOGRAD}_\d+|python[\d.]*")
 
 
 def issuer(ledger: Ledger, rank: int, call: Collective) -> str:

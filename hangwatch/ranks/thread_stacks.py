@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import takewhile
 
 from hangwatch.model import Frame, ThreadStack
 from hangwatch.stacks.activity import Activity
+from hangwatch.stacks.frames import name_of, origin
+
+_JOINS = frozenset({"join", "_wait_for_tstate_lock", "result"})
 
 
 def stack_of(stacks: Iterable[ThreadStack], thread: Activity) -> ThreadStack | None:
@@ -16,3 +20,9 @@ def stack_of(stacks: Iterable[ThreadStack], thread: Activity) -> ThreadStack | N
 
 def python_of(stack: ThreadStack) -> tuple[Frame, ...]:
     return tuple(frame for frame in stack.frames if not frame.native)
+
+
+def awaits_a_thread(stack: ThreadStack) -> bool:
+    """The user's innermost line is in the join of another thread, or in the result of its future."""
+    inner = takewhile(lambda frame: frame.native or origin(frame.file) != "user", stack.frames)
+    return any(name_of(frame.function) in _JOINS for frame in inner)

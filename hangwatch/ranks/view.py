@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import takewhile
 
 from hangwatch.model import (
     Culprit,
@@ -20,10 +19,10 @@ from hangwatch.model import (
 )
 from hangwatch.ranks.last_words import Kind, last_words
 from hangwatch.ranks.processes import IDLE_CPU_S, computes, is_chosen
-from hangwatch.ranks.thread_stacks import python_of, stack_of
+from hangwatch.ranks.thread_stacks import awaits_a_thread, python_of, stack_of
 from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing, Within
 from hangwatch.stacks.classify import activity
-from hangwatch.stacks.frames import may_communicate, name_of, origin
+from hangwatch.stacks.frames import may_communicate, origin
 from hangwatch.stacks.innermost import computes_gradients_in_driver
 
 QUIET_IO = 1 << 20  # bytes read and written between two samples: a rank that answers us may import some modules first
@@ -37,7 +36,6 @@ _START = frozenset({Doing.RENDEZVOUS, Doing.NEW_GROUP, Doing.DESTROY})
 _ON_FILES = frozenset(
     {"read", "pread64", "readv", "preadv", "write", "pwrite64", "writev", "pwritev", "openat", "fsync", "fdatasync"}
 )
-_JOINS = frozenset({"join", "_wait_for_tstate_lock", "result"})
 _IDLERS = frozenset({Doing.LOCK, Doing.SLEEP, Doing.JOIN_CHILD, Doing.JOIN_THREADS, Doing.EVENTS})
 
 
@@ -190,12 +188,9 @@ class RankView:
     @cached_property
     def main_waits_for_a_thread(self) -> bool:
         """The main thread is in the join of another thread or in the result of its future, without a timeout."""
-        stack = next((stack for stack in self.evidence.stacks if stack.main), None)
-        frames = stack.frames if stack is not None else ()
-        inner = takewhile(lambda frame: frame.native or origin(frame.file) != "user", frames)
         process = self.evidence.process
         timed = process is not None and bool(process.system_call) and not process.private_wait
-        return not timed and any(name_of(frame.function) in _JOINS for frame in inner)
+        return not timed and any(awaits_a_thread(stack) for stack in self.evidence.stacks if stack.main)
 
     @property
     def guarded(self) -> bool:
@@ -382,8 +377,7 @@ class RankView:
 
     @cached_property
     def _same_stack(self) -> bool:
-        now = stack_of(self.evidence.stacks, self.now)
-        before = stack_of(self.evidence.earlier_stacks, self.now)
+        now, before = (stack_of(each, self.now) for each in (self.evidence.stacks, self.evidence.earlier_stacks))
         return now is not None and before is not None and python_of(now) == python_of(before)
 
     # -------------------------------------------------------------- where it is in the training

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hangwatch.model import Collective, Collectives, Frame, GroupHead, Reading
-from hangwatch.ranks.flight_recorder import AUTOGRAD, completed_through
+from hangwatch.ranks.flight_recorder import AUTOGRAD, by_autograd, completed_through
 from hangwatch_agent.board.collectives import NOT_RECORDED, from_board, last_calls
 
 if TYPE_CHECKING:
@@ -81,10 +81,6 @@ def _thread(entry: dict[str, Any]) -> tuple[int | None, str]:
     return ident, known or name
 
 
-def _is_autograds(entry: Mapping[str, Any]) -> bool:
-    return str(entry.get("thread_name") or "").startswith(AUTOGRAD)
-
-
 def is_counted(entry: Mapping[str, Any]) -> bool:
     """NCCL records sends and receives too, under the number of the collective before them; the board knows them all."""
     return not entry.get("is_p2p")
@@ -99,7 +95,7 @@ def calls_of(entries: Iterable[dict[str, Any]], by_name: dict[str, Group], readi
     on_board, found = {(call.group, call.seq) for call in reading.calls}, []
     for entry in filter(is_counted, entries):
         call = collective(entry, by_name)
-        if _is_autograds(entry) and not call.frames and (call.group, call.seq) not in on_board:
+        if by_autograd(call) and not call.frames and (call.group, call.seq) not in on_board:
             call = replace(call, frames=reading.backward)
         found.append(call)
     return found

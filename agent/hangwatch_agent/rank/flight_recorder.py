@@ -116,6 +116,11 @@ def of_both_kinds(group: Group, backend: str) -> bool:
     return backend == "nccl" and bool(group.sent or group.received)
 
 
+def is_mixed(group: Group) -> bool:
+    """Whether the status of one of its backends may be that of a send or receive."""
+    return any(of_both_kinds(group, backend) for backend in group.records)
+
+
 def latest(group: Group, status: dict[str, dict[str, Any]]) -> int:
     """The number of the call that was completed last, of whichever kind: it changes while a device goes on."""
     found = (status.get(backend, {}).get(str(number)) for backend, number in group.records.items())

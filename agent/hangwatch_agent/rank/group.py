@@ -34,7 +34,7 @@ class Group:
         self.differed = ((0, 0), 0)  # our count and the recorder's when they last differed, and at how many ticks
         self.sent = self.received = 0
         self.latest = -1  # the number of the call that was completed last, as the recorder's status has it
-        self.messages_done = 0  # how often that was another one since the group has sent or received: at least so many
+        self.messages_done = 0  # how often that was another one while it may be a send or receive: at least so many
         self.peers: dict[int, int] = {}  # global rank -> word of its peer slot on the board, 0 where none was free
         self.barriers: list[int] = []  # collectives issued before each monitored_barrier
         self.point_to_point: deque[int] = deque(maxlen=4096)  # the sequence numbers that they took
@@ -49,9 +49,9 @@ class Group:
                 self.countable = False
         return self.issued
 
-    def notice(self, latest: int) -> None:
-        """Take down which call was completed last. With sends and receives among them it counts no collectives."""
-        self.messages_done += latest != self.latest and bool(self.sent or self.received)
+    def notice(self, latest: int, *, mixed: bool) -> None:
+        """Take down which call was completed last; `mixed` says that it may be a send or receive (see `is_mixed`)."""
+        self.messages_done += mixed and latest != self.latest
         self.latest = latest
 
     def collectives_until(self, sequence: int) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hangwatch_agent.board import layout as b
-from hangwatch_agent.rank.flight_recorder import Recorder, completed, enqueued, latest, numbers, of_both_kinds
+from hangwatch_agent.rank.flight_recorder import Recorder, completed, enqueued, is_mixed, latest, numbers
 from hangwatch_agent.rank.group import Group
 from hangwatch_agent.rank.hooks.context import Context
 
@@ -120,7 +120,7 @@ class Ticker:
             silent = any(counts.values()) and not any(status.values())
             self._silent_looks = self._silent_looks + 1 if silent else 0
             for group in groups:
-                group.notice(latest(group, status))
+                group.notice(latest(group, status), mixed=is_mixed(group))
                 at = b.GROUPS_AT + group.index * b.SLOT_WORDS
                 done = completed(group, status)
                 issued = counts[group.index]
@@ -139,8 +139,7 @@ class Ticker:
         confused = False
         for group in groups:
             counts = (group.count(), enqueued(group, status))
-            mixed = any(of_both_kinds(group, backend) for backend in group.records)
-            if group.records and not mixed and counts[0] > 0 and counts[0] != counts[1]:
+            if group.records and not is_mixed(group) and counts[0] > 0 and counts[0] != counts[1]:
                 ticks = group.differed[1] + 1 if group.differed[0] == counts else 1
                 group.differed = (counts, ticks)
                 confused = confused or ticks == 2

@@ -12,7 +12,9 @@ import select
 import struct
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
+from hangwatch.model import ProcessFacts
 from hangwatch_agent.shared import procfs, steady_clock
 
 Key = tuple[int, int]  # pid and start in clock ticks since boot (0: not known): pids are used again
@@ -54,6 +56,12 @@ class DeathWatch:
             return
         self._descriptors[descriptor] = key
         self._poll.register(descriptor, select.EPOLLIN)
+
+    def with_exit_code(self, process: ProcessFacts | None, pid: int, ticks: int) -> ProcessFacts | None:
+        """The facts of a process that has ended, with its exit code where they lack it and that was seen."""
+        if process is None or process.exit_code is not None or process.state not in ("X", "Z"):
+            return process
+        return replace(process, exit_code=self.codes.get((pid, ticks)))
 
     def _wait(self) -> None:
         while True:

@@ -340,12 +340,9 @@ class Watchdog:
     def _completed(self, rank: RankEvidence, rank_state: RankState | None, taken_at: float) -> RankEvidence:
         if rank_state is None:
             return rank
-        process, code = rank.process, self.deaths.codes.get((rank_state.pid, rank_state.ticks))
-        if process is not None and process.exit_code is None and process.state in ("X", "Z"):
-            process = replace(process, exit_code=code)
         return replace(
             rank,
-            process=process,
+            process=self.deaths.with_exit_code(rank.process, rank_state.pid, rank_state.ticks),
             still_s=max(0.0, taken_at - rank_state.moved_at),
             patience_s=patience(rank_state, self.settings, self.response.growth),
             ended_at=self.deaths.ended.get((rank_state.pid, rank_state.ticks)),

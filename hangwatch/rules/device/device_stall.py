@@ -60,8 +60,9 @@ def awaited_device(case: Case) -> Finding | None:
     ranks = [view.rank for view in awaited]
     first, victims, them = awaited[0], case.victims(ranks), words.verb(len(ranks), "it", "them")
     theirs = words.verb(len(ranks), "its device, which does", "their devices, which do")
-    status, sends = status_of(case, awaited), ", a send or receive"
+    status = status_of(case, awaited)
     alone = status is not Status.WAITING and len(ranks) * 2 < case.size and all(map(_sent_nothing, awaited))
+    unrecorded = "those of a captured graph" if alone else "those of a captured graph, a send or receive"
     finding = Finding(
         "device-stall",
         Certainty.LIKELY if alone else Certainty.UNDETERMINED,
@@ -72,9 +73,7 @@ def awaited_device(case: Case) -> Finding | None:
         victims=victims,
         step=first.step,
         evidence=(f"a native frame of {case.name(ranks)} shows the wait for the device",),
-        details=(
-            f"A kernel runs there, or calls that no record shows: those of a captured graph{'' if alone else sends}.",
-        ),
+        details=(f"A kernel runs there, or calls that no record shows: {unrecorded}.",),
         status=status,
         awaited=tuple(ranks),
     )

@@ -7,6 +7,7 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.decisions import Disagreement, disagreement, of_every_step
 from hangwatch.facts.left_out import LeftOut, left_out, witnesses_of
 from hangwatch.facts.parting import Left, counted
+from hangwatch.facts.skip_paths import conditions
 from hangwatch.facts.unreduced import Unreduced, unreduced
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Frame
@@ -129,7 +130,7 @@ def _without_module(case: Case, found: Disagreement) -> Finding:
     usual = len(found.made) == len(found.without) and of_every_step(case, found)
     odd = skipped or (found.without if usual else found.odd)
     when = words.in_step(found.step)
-    ways = words.either(f"`{way.text}` ({words.place(way.where)})" for way in found.ways[: words.SHOWN])
+    ways = conditions(found.ways)
     one = found.ways[0].where if len(found.ways) == 1 else None
     witnesses = (
         Witness(Kind.PLACE, f"{made} called {found.name}{when} more often than {without}"),

@@ -12,10 +12,11 @@ from hangwatch.facts.decisions import Disagreement, disagreement, of_every_step
 from hangwatch.facts.other_loaders import uneven_still
 from hangwatch.facts.parted import Parted, ended_by_itself, parted, strayed
 from hangwatch.facts.parting import Left, counted, made_there_too, parting, two_sides
+from hangwatch.facts.skip_paths import condition, conditions
 from hangwatch.facts.trainer_branches import Branch, trainer_branch
 from hangwatch.facts.turns import fewer_turns
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Bypass, Certainty, Frame, Phase
+from hangwatch.model import Certainty, Frame, Phase
 from hangwatch.ranks.sides import odd_of, spread
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.passed_meeting import went_by
@@ -67,7 +68,6 @@ def _was_made(case: Case, found: Disagreement) -> bool:
 
 def _finding(case: Case, found: Disagreement) -> Finding:
     one = found.ways[0] if len(found.ways) == 1 else None
-    condition = words.either(_way(way) for way in found.ways[: words.SHOWN])
     when = words.in_step(found.step)
     made, without = case.name(found.made), case.name(found.without)
     witnesses = (
@@ -79,7 +79,7 @@ def _finding(case: Case, found: Disagreement) -> Finding:
     return Finding(
         "rank-local-decision",
         certainty,
-        f"{condition} {_came_out(found)}{when}: {made} called {found.name}, {without} did not.",
+        f"{conditions(found.ways)} {_came_out(found)}{when}: {made} called {found.name}, {without} did not.",
         culprits=case.culprits(found.odd, one.where if one else None),
         victims=case.victims(found.odd) if len(found.odd) < len(case.ranks) else (),
         step=found.step,
@@ -112,21 +112,16 @@ def _what_it_asks(found: Disagreement) -> str:
     return f"the condition at {where} asks neither for the rank nor for a value that was reduced or broadcast before"
 
 
-def _way(way: Bypass) -> str:
-    return f"`{way.text}` ({words.place(way.where)})"
-
-
 def counts_on_from_elsewhere(case: Case) -> Finding | None:
     """A call of every so many turns came in other steps on some ranks from the first on: their counters began apart."""
     found = counts_apart(case) if case.in_trouble else None
     if found is None or not found.began_apart:
         return None
     odd = odd_of(found.made, found.without)
-    condition = f"`{found.way.text}` ({words.place(found.way.where)})"
     return Finding(
         "rank-local-decision",
         Certainty.LIKELY,
-        f"{condition} asks for a counter that differs by rank{words.in_step(found.found.step)}:"
+        f"{condition(found.way)} asks for a counter that differs by rank{words.in_step(found.found.step)}:"
         f" {case.name(found.made)} called {found.call}, {case.name(found.without)} did not.",
         fix="let the counter begin alike on all ranks: broadcast the step that rank 0 resumes from",
         culprits=case.culprits(odd, found.way.where),

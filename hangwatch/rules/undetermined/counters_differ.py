@@ -6,7 +6,7 @@ from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.counters import CountsApart, counts_apart
 from hangwatch.facts.parting import counted
-from hangwatch.facts.skip_paths import passed_at
+from hangwatch.facts.skip_paths import condition, passed_at
 from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding
 
@@ -18,14 +18,13 @@ def counters_differ(case: Case) -> Finding | None:
 
 
 def _differ(case: Case, found: CountsApart) -> Finding:
-    condition = f"`{found.way.text}` ({words.place(found.way.where)})"
     blamed = (*found.made, *found.without)
     return Finding(
         "undetermined",
         Certainty.UNDETERMINED,
         f"{case.name(found.made, capital=True)} called {found.call}{words.in_step(found.found.step)}, and"
-        f" {case.name(found.without)} did not: {condition} comes out alike at the same count, so their counters differ"
-        " by then. One side may have left out a step, or made one more.",
+        f" {case.name(found.without)} did not: {condition(found.way)} comes out alike at the same count, so their"
+        " counters differ by then. One side may have left out a step, or made one more.",
         fix="count a turn on every rank, and make its step on every rank: what leaves one out must leave out both",
         victims=blamed,  # of one of them: blaming either for what came of it explains nothing
         step=found.found.step,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.model import Collective, Collectives, Frame, GroupHead, RankEvidence
-from hangwatch.ranks.flight_recorder import with_comparable_places
+from hangwatch.ranks.comparable_places import with_comparable_places
 
 BACKWARD = (Frame("/site-packages/torch/autograd/graph.py", 829, "_engine_run_backward"), Frame("train.py", 12, "main"))
 
@@ -32,6 +32,15 @@ def test_where_every_rank_has_a_record_of_them_they_are_compared() -> None:
 @pytest.mark.parametrize("parts", [{"source": "board"}, {"backend": "cpu:gloo,cuda:nccl"}])
 def test_where_one_rank_cannot_have_them_no_rank_is_told_by_them(parts: dict[str, str]) -> None:
     assert places(rank(0), rank(1, **parts)) == [[0, 1], [0, 1]]
+
+
+def test_a_group_of_gloo_beside_theirs_takes_no_place_away() -> None:
+    beside = GroupHead("1", (0, 1), backend="gloo")
+    ranks = tuple(
+        replace(each, collectives=replace(each.collectives, heads=(*each.collectives.heads, beside)))
+        for each in (rank(0), rank(1))
+    )
+    assert with_comparable_places(ranks) is ranks
 
 
 def test_calls_of_python_code_have_their_place_in_any_case() -> None:

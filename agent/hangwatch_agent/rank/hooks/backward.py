@@ -113,12 +113,12 @@ class BackwardHook:
         def running(*args: Any, **kwargs: Any) -> Any:
             steps.backward = steps.count
             try:  # a step pays for each of these lines, and for a call as much as for five
-                caller: Any = frame_of(1).f_back
+                caller: Any = frame_of(2)
                 if caller.f_code is of_tensors:
                     caller = caller.f_back
                 if caller.f_lasti != path.at or caller.f_code is not path.code:
                     path.take(frame_of(1), caller)
-            except AttributeError:  # no Python code has called
+            except (ValueError, AttributeError):  # no Python code has called
                 pass
             try:
                 return original(*args, **kwargs)

@@ -12,7 +12,7 @@ from hangwatch.facts.caught_errors import (
     within_backward,
 )
 from hangwatch.facts.decisions import disagreement
-from hangwatch.facts.skip_paths import the_only
+from hangwatch.facts.skip_paths import conditions, the_only
 from hangwatch.facts.unreduced import unreduced
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Certainty
@@ -134,7 +134,7 @@ def caught_past_a_call(case: Case) -> Finding | None:
     if found.found is not None or len(found.without) > len(found.made):
         return None  # what the ledgers count is told as a skipped call, with this way past it
     where = the_only(found.ways)
-    handlers = words.either(f"`{way.text}` ({words.place(way.where)})" for way in found.ways[: words.SHOWN])
+    handlers = conditions(found.ways)
     return Finding(
         "exception-on-one-rank",
         Certainty.LIKELY,

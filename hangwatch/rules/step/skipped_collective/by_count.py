@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.counters import CountsApart, counts_apart
-from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only
+from hangwatch.facts.skip_paths import condition, evidence_of, skip_path, the_only
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding
@@ -20,12 +20,12 @@ def left_out_while_it_counted(case: Case) -> Finding | None:
 def _left_out(case: Case, found: CountsApart) -> Finding:
     steps = words.plural(found.short, "step")
     after = words.plural(found.interval - found.short, "step")
-    condition = f"`{found.way.text}` ({words.place(found.way.where)})"
+    interval = condition(found.way)
     who = case.name(found.made)
     return Finding(
         "skipped-collective",
         Certainty.LIKELY,
-        f"{words.capital(who)} left out {steps} since step {found.last}{skip_path(found.ways)}: by {condition}"
+        f"{words.capital(who)} left out {steps} since step {found.last}{skip_path(found.ways)}: by {interval}"
         f" {words.verb(len(found.made), 'it', 'they')} came to {found.call} {after} after the last time, and not"
         f" {found.interval}.",
         culprits=case.culprits(found.made, the_only(found.ways)),
@@ -34,7 +34,7 @@ def _left_out(case: Case, found: CountsApart) -> Finding:
         evidence=evidence_of(found.ways, "the call of a step"),
         witnesses=(
             Witness(Kind.HABIT, f"before, {found.call} came every {found.interval} steps on all of these ranks"),
-            Witness(Kind.SOURCE, f"{condition} comes out alike at the same count"),
+            Witness(Kind.SOURCE, f"{interval} comes out alike at the same count"),
         ),
         awaited=found.made,
     )

@@ -110,8 +110,16 @@ def test_nccls_status_has_the_number_of_the_last_call_of_either_kind(group: Grou
     group.sent = 1
     assert (flight_recorder.completed(group, said), flight_recorder.enqueued(group, said)) == (None, -1)
     for number in (26, 27, 3, 3):
-        group.notice(flight_recorder.latest(group, {"nccl": status(number)["gloo"]}))
+        found = flight_recorder.latest(group, {"nccl": status(number)["gloo"]})
+        group.notice(found, mixed=flight_recorder.is_mixed(group))
     assert group.messages_done == 3
+
+
+def test_gloos_status_has_collectives_alone_to_count(group: Group) -> None:
+    group.sent = 1
+    for number in (1, 2, 3):
+        group.notice(flight_recorder.latest(group, status(number)), mixed=flight_recorder.is_mixed(group))
+    assert (group.latest, group.messages_done) == (3, 0)
 
 
 def test_the_recorder_counts_a_monitored_barrier_twice(group: Group) -> None:

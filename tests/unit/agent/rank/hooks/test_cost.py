@@ -20,7 +20,10 @@ from hangwatch.settings import Settings
 from hangwatch_agent.rank import probe
 
 OURS = str(Path(hangwatch_agent.__file__).parent)
-MOST_BYTECODES, MOST_CALLS = 480, 10  # of Python 3.11: 449 and 10 with torch's own test for torch.compile
+MOST_BYTECODES, MOST_CALLS = (
+    480,
+    10,
+)  # of Python 3.11: 477 and 10, 3 more in the slowest step, with torch's own test for torch.compile
 
 
 @pytest.fixture
