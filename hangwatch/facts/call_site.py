@@ -10,7 +10,7 @@ from typing import NamedTuple
 from hangwatch.model import Collective, Frame
 from hangwatch.ranks.flight_recorder import by_autograd
 from hangwatch.ranks.ledger import family
-from hangwatch.stacks.frames import name_of, origin, user_frame
+from hangwatch.stacks.frames import ENGINE, name_of, origin, user_frame, via
 
 Path = tuple[tuple[str, int], ...]
 Caller = tuple[str, str, int]  # file, function, line
@@ -21,13 +21,14 @@ BACKWARD: Caller = ("", "backward", 0)  # the engine's own threads issue the gra
 class Site(NamedTuple):
     """Where a call comes from.
 
-    Below a trainer one line of the user's leads to every call; there `caller` tells one point of the program from
-    another.
+    Below a trainer one line of the user's leads to every call, and one helper makes them all; there `via` tells one
+    point of the program from another.
     """
 
     kind: str  # of operation; "" where it is not known
     lines: Path  # the user's lines that lead to it, innermost first
     caller: Caller = NOT_KNOWN  # the innermost function outside of torch: the user's own, or a framework's
+    via: int = 0  # stands for all lines of packages that lead to it; 0 where it is not known, or there are none
 
 
 @lru_cache(maxsize=8192)
@@ -75,19 +76,25 @@ def in_backward(call: Collective) -> bool:
 
 def in_the_engine(frames: Iterable[Frame]) -> bool:
     """The engine that computes gradients runs in these frames."""
-    return any(frame.function == "_engine_run_backward" for frame in frames)
+    return any(frame.function == ENGINE for frame in frames)
 
 
 def site(call: Collective) -> Site | None:
     """Where a recorded call came from; None where that was not recorded."""
-    found = site_of(call.op, call.frames)
+    found = recorded_site(call)
     return found if found.lines else None
+
+
+def recorded_site(call: Collective) -> Site:
+    """The same, without lines where none were recorded."""
+    found = site_of(call.op, call.frames)
+    return found._replace(via=call.via) if call.via else found
 
 
 @lru_cache(maxsize=8192)
 def site_of(op: str, frames: tuple[Frame, ...]) -> Site:
     """The site of a call of `op` that was made by `frames`."""
-    return Site(family(op), path(frames), caller(frames) or NOT_KNOWN)
+    return Site(family(op), path(frames), caller(frames) or NOT_KNOWN, via(frames))
 
 
 def framework(found: Site) -> Frame | None:
@@ -100,7 +107,7 @@ def same(one: Site, other: Site) -> bool:
     """Equal as far as both are known: where only the innermost line was recorded, that decides."""
     if one.kind != other.kind and one.kind and other.kind:
         return False
-    if one.caller != other.caller and framework(one) and framework(other):
+    if framework(one) and framework(other) and (one.caller != other.caller or 0 != one.via != other.via != 0):
         return False
     shorter = min(len(one.lines), len(other.lines))
     return one.lines[:shorter] == other.lines[:shorter] if shorter == 1 else one.lines == other.lines

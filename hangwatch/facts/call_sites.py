@@ -116,6 +116,15 @@ class Sites:
                 earlier.add(found)
         return within, earlier
 
+    def sequence(self, rank: int, group: str, step: int) -> tuple[Site, ...] | None:
+        """The sites of one group that `rank` used in one step, in their order; None where that is not on record."""
+        span = self.case.ledger.span(rank, group, step)
+        if span is None:
+            return None
+        made = (call for call in self.case.ledger.calls_in(rank, group) if span[0] < call.seq <= span[1])
+        found = ((call.seq, place) for call in made if (place := site(call)) is not None)
+        return tuple(place for _, place in sorted(found, key=lambda each: each[0]))
+
     def usual_step(self, rank: int, group: str) -> Counter[Site] | None:
         """The sites that `rank` used in each whole step on record, in one group; None where its steps differ."""
         steps: dict[int, Counter[Site]] = {}

@@ -106,8 +106,12 @@ class Case:
         return self.waits.blocked()
 
     def surely_waits(self, view: RankView) -> bool:
-        """Its host waits: in a call of torch.distributed that blocks, or for its device."""
-        return view.waits_for_sure or self.waits.shows_device_wait(view)
+        """Its host waits: in a call of torch.distributed that blocks, or for its device.
+
+        In a call of the driver, too, that takes a moment only, where it stands behind a collective that is not done.
+        """
+        behind_one = view.now.launches and view.rank in self.blocked
+        return view.waits_for_sure or self.waits.shows_device_wait(view) or behind_one
 
     def works(self, view: RankView) -> bool:
         """`view` shows a sign of work; that it spins in a wait is none."""
@@ -126,7 +130,8 @@ class Case:
         """Python frames in which ranks wait for their device, unless the native frames below them show no such wait."""
         lines = {python_frames(view) for view in self.views(self.blocked) if not view.now.in_collective}
         looked_at = [view for view in self if any(frame.native for frame in view.evidence.main_stack)]
-        return frozenset(lines.difference(python_frames(v) for v in looked_at if not self.waits.shows_device_wait(v)))
+        others = (view for view in looked_at if not (view.now.launches or self.waits.shows_device_wait(view)))
+        return frozenset(lines.difference(map(python_frames, others)))
 
     # -------------------------------------------------------------- the proof
 

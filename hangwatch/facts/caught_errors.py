@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hangwatch.facts.call_site import in_the_engine
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.parting import two_sides
 from hangwatch.facts.rank_end import follows
@@ -16,7 +17,7 @@ from hangwatch.model import Divergence, ExceptionFacts
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Within
 
-_ENGINE, _DDP = "_engine_run_backward", "torch/nn/parallel/distributed.py"
+_DDP = "torch/nn/parallel/distributed.py"
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def caught_in_backward(view: RankView | None, step: int | None) -> ExceptionFact
 
 def within_backward(error: ExceptionFacts) -> bool:
     """It was raised by what torch's engine runs."""
-    return any(frame.function == _ENGINE for frame in error.frames)
+    return in_the_engine(error.frames)
 
 
 def caught_in(view: RankView | None, step: int) -> ExceptionFacts | None:

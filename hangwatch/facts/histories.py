@@ -16,7 +16,7 @@ from difflib import SequenceMatcher
 from itertools import combinations, groupby
 
 from hangwatch import words
-from hangwatch.facts.call_site import Caller, Path, Site, framework, in_backward, site_of
+from hangwatch.facts.call_site import Caller, Path, Site, framework, in_backward, recorded_site
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective, DiffCall, DiffIteration, DiffRow, Frame, RanksDiff, StepName
 from hangwatch.ranks.shared_steps import StepKey, step_key
@@ -104,7 +104,7 @@ def _made(case: Case, rank: int, calls: list[Collective]) -> list[Made]:
 
 
 def _one(call: Collective, *, is_open: bool) -> Made:
-    site = site_of(call.op, call.frames)
+    site = recorded_site(call)
     lines = tuple(Frame(file, line, "") for file, line in site.lines)
     where, via = (lines[0], lines[1:]) if lines else (None, ())
     token = Token(call.group, site._replace(kind="gradients" if in_backward(call) else site.kind or call.op))

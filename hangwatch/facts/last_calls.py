@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from hangwatch import words
-from hangwatch.facts.call_site import Path, Site, comes_before, same, site_of
+from hangwatch.facts.call_site import Path, Site, comes_before, recorded_site, same, site_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.rank_end import Ending, Why, aborted, ending, failed_in_torch, told
 from hangwatch.facts.skip_paths import reached_by_all
@@ -69,7 +69,7 @@ def last_call(case: Case, view: RankView) -> Last | None:
         return None
     name = library_call(frames) or name
     call = newest(case, view.rank)
-    if call is not None and same(site_of("", call.frames), site_of("", frames)):
+    if call is not None and same(recorded_site(call), site_of("", frames)):
         return Last(site_of(call.op, frames), frames, name or call.op, call)
     return Last(site_of(op, frames), frames, name or op or entered(frames))
 

@@ -99,11 +99,18 @@ def _exchanges(case: Case, group: Group) -> Iterator[Exchange]:
 def _odd(found: Exchange, exchanges: list[Exchange]) -> int | None:
     """The rank of the two whose count no exchange of other ranks shows, where some show that of the other rank.
 
-    A sender that waits for messages itself counts fewer for that reason alone.
+    Its own exchanges speak for a rank only where its peer counts the same. A sender that waits for messages itself
+    counts fewer for that reason alone.
     """
-    others = [each for each in exchanges if {each.sender, each.receiver} != {found.sender, found.receiver}]
-    counts = {each.received for each in others} | {each.sent for each in others if not each.lacks_a_send}
-    known = [bool(count) and count in counts for count in (found.sent, found.received)]
-    if known[0] == known[1]:
+    both = {found.sender: found.sent, found.receiver: found.received}
+    others = [each for each in exchanges if {each.sender, each.receiver} != set(both)]
+    known = {rank: bool(count) and count in _counts(others, rank) for rank, count in both.items()}
+    if known[found.sender] == known[found.receiver]:
         return None
-    return found.receiver if known[0] else found.sender
+    return found.receiver if known[found.sender] else found.sender
+
+
+def _counts(exchanges: list[Exchange], rank: int) -> set[int]:
+    """How many messages others exchanged, and `rank` with peers that agree."""
+    trusted = [each for each in exchanges if each.even or rank not in (each.sender, each.receiver)]
+    return {each.received for each in trusted} | {each.sent for each in trusted if not each.lacks_a_send}

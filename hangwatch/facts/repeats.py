@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from hangwatch import words
 from hangwatch.facts.call_site import Site, through_packages
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
@@ -41,7 +42,7 @@ def stands_in_it(case: Case, found: Parting, rank: int) -> bool:
 
 
 def _repeated(case: Case, found: Parting, rank: int) -> str:
-    """What `rank` called too often in that step, where all of it comes from a line that others use too; else ""."""
+    """What `rank` called too often in that step, where all of it comes from lines that others use too; else ""."""
     counts, sites = found.divergence.counts, sites_of(case)
     other = min(counts, key=lambda each: counts[each])
     mine, theirs = (sites.inside(each, found.divergence.group, found.divergence.step) for each in (rank, other))
@@ -49,9 +50,9 @@ def _repeated(case: Case, found: Parting, rank: int) -> str:
         return ""
     surplus = _by_line(mine[0]) - _by_line(theirs[0])
     alike = surplus.total() == counts[rank] - counts[other] and surplus.keys() <= _by_line(theirs[0]).keys()
-    if len(surplus) != 1 or not alike or _by_a_way_of_its_own(case, found.divergence, rank, other):
+    if not surplus or not alike or _by_a_way_of_its_own(case, found.divergence, rank, other):
         return ""
-    return sites.named(rank, *next(iter(surplus.items())))
+    return words.listed([sites.named(rank, *each) for each in surplus.items()][: words.SHOWN])
 
 
 def _by_a_way_of_its_own(case: Case, divergence: Divergence, rank: int, other: int) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.model import Divergence
@@ -26,17 +24,18 @@ def counted_late(case: Case, divergence: Divergence) -> bool:
 
 
 def several_turns(case: Case, divergence: Divergence) -> bool:
-    """Those with more calls than usual made exactly what the others make in a turn, twice or three times..."""
+    """Those with more calls than usual made exactly what the others make in a turn, twice or three times in a row.
+
+    In their order: a call that is repeated within a turn comes before what follows it there.
+    """
     if divergence.short or not divergence.more or not divergence.exact:
         return False
     sites = sites_of(case)
     fewest = min(divergence.counts, key=lambda rank: divergence.counts[rank])
-    usual = sites.inside(fewest, divergence.group, divergence.step)
+    usual = sites.sequence(fewest, divergence.group, divergence.step)
     for rank in divergence.more:
-        long = sites.inside(rank, divergence.group, divergence.step)
+        long = sites.sequence(rank, divergence.group, divergence.step)
         times, rest = divmod(divergence.counts[rank], max(divergence.counts[fewest], 1))
-        if long is None or usual is None or times < 2 or rest or not usual[0]:
-            return False
-        if long[0] != Counter({place: times * count for place, count in usual[0].items()}):
+        if not long or not usual or times < 2 or rest or long != usual * times:
             return False
     return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangwatch.facts.call_site import same, site_of
+from hangwatch.facts.call_site import recorded_site, same, site_of
 from hangwatch.facts.rank_end import follows
 from hangwatch.model import Collective, Frame, ThreadStack
 from hangwatch.ranks.ledger import Group, Ledger
@@ -36,5 +36,5 @@ def _lost_a_peer_in(view: RankView) -> tuple[Frame, ...]:
 
 def _may_be_from(call: Collective, frames: tuple[Frame, ...]) -> bool:
     """As far as is known: of some calls only the user's innermost line is on record, and a trainer's above it."""
-    one, other = (site_of("", each) for each in (call.frames, frames))
+    one, other = recorded_site(call), site_of("", frames)
     return not call.frames or same(one._replace(lines=one.lines[:1]), other._replace(lines=other.lines[:1]))

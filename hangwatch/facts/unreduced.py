@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from hangwatch.facts.call_site import Site, in_backward, site
+from hangwatch.facts.call_site import Site, in_backward, in_the_engine, site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.caught_errors import caught_in_backward
@@ -28,7 +28,6 @@ from hangwatch.stacks.frames import origin, user_frame
 
 TORCH_SAYS = re.compile(r"Expected to have finished reduction in the prior iteration")
 _LEFT_OUT = re.compile(r"Parameters? (?:indices )?which did not receive grad for rank \d+:\s*(.+)")
-_BACKWARD = "_engine_run_backward"
 
 
 @dataclass(frozen=True)
@@ -195,7 +194,7 @@ def _wait(view: RankView) -> tuple[Frame, ...]:
 
 def _in_backward(case: Case, view: RankView) -> bool:
     """`view` stands in a backward, or stood in one at its end, before the optimizer's step."""
-    inside = any(frame.function == _BACKWARD for frame in _wait(view))
+    inside = in_the_engine(_wait(view))
     if not inside or not (view.failed or view.rank in case.blocked):
         return False
     step = view.step.step

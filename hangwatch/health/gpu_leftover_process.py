@@ -12,7 +12,7 @@ from .gpu_memory import LEAST, size
 from .telling import warning
 
 LEFT = ("RANK", "TORCHELASTIC_RUN_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")  # it was a rank of some run
-STATES = {"Z": "has ended and was not collected", "D": "sleeps uninterruptibly", "T": "is stopped", "t": "is traced"}
+STATES = {"Z": "has ended and was not collected", "D": "sleeps uninterruptibly", "T": "is stopped"}
 INIT = 1  # pid of the process that adopts those whose parent has ended
 
 
@@ -55,7 +55,7 @@ def _on(node: NodeFacts, here: list[RankEvidence], others: Sequence[ProcessEvide
 def _why(process: ProcessEvidence) -> str:
     """Why it counts as left behind; "" where it may be there on purpose."""
     facts = process.facts
-    if facts.state in STATES:
+    if facts.state in STATES and not facts.cpu_delta_s:  # else it is in that state for a moment
         return f"it {STATES[facts.state]} (state {facts.state})"
     if process.role == "orphan":
         return "it belonged to an attempt that is over, and its launcher is gone"

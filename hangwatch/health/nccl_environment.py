@@ -11,6 +11,7 @@ from .telling import Ranks, backends, warning
 OF_A_RANK = (
     "NCCL_DEBUG", "NCCL_HOSTID", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_TOPO", "NCCL_GRAPH", "NCCL_NET_GDR",
     "NCCL_ROOT_INFO", "NCCL_COMM_ID", "NCCL_RAS_ADDR", "NCCL_IGNORE_CPU_AFFINITY", "TORCH_DISTRIBUTED_DEBUG",
+    "TORCH_NCCL_DEBUG_INFO_", "TORCH_NCCL_DUMP_ON_TIMEOUT", "TORCH_NCCL_TRACE_",  # set by hangwatch in each rank, too
 )  # fmt: skip
 COMPARED = {"nccl": ("NCCL_", "TORCH_NCCL_"), "gloo": ("GLOO_", "TORCH_GLOO_")}
 OFF, ON = ("0", "false", "no"), ("1", "true", "yes")

@@ -9,6 +9,7 @@ from typing import TypeVar
 from hangwatch.facts.as_it_stood import as_it_stood, by_a_timeout
 from hangwatch.facts.case import Case
 from hangwatch.facts.histories import ranks_diff
+from hangwatch.facts.stopped_later import before_the_stop, sentences, stopped_later
 from hangwatch.judge.as_they_stood import until_the_end
 from hangwatch.judge.explained import best, may_explain
 from hangwatch.judge.order import ORDER
@@ -29,14 +30,15 @@ def diagnose(snapshot: Snapshot) -> Judgement:
     Never raises on odd evidence: a rule that fails is left out, which is said in the verdict, and then nothing that
     rules behind it say is proven.
     """
-    case, faults = Case(snapshot), list[str]()
+    later = stopped_later(snapshot)
+    case, faults = Case(before_the_stop(snapshot, later)), list[str]()
     finding = best(_findings(case, faults)) or undetermined(case)
     if finding.cause == "undetermined":
         finding = _while_it_waited(case, faults) or finding
     if faults and finding.certainty is Certainty.PROVEN:
         finding = replace(finding, certainty=Certainty.LIKELY)
     diff = _guarded(ranks_diff, case, faults) if stage_of(finding) is Stage.STEP else None
-    judgement = judged(case, replace(finding, details=(*finding.details, *faults)))
+    judgement = judged(case, replace(finding, details=(*finding.details, *sentences(later), *faults)))
     return replace(judgement, verdict=replace(judgement.verdict, diff=diff))
 
 

@@ -14,6 +14,7 @@ class Collective:
 
     `op` is torch's name without the backend ("all_reduce", "broadcast", "send", ...). `sizes` are element counts per
     input tensor's dimensions, e.g. ((1000, 10),). Source: torch's flight recorder, or the board's ring of calls.
+    `frames` of the ring are the few that tell most; `via` stands for the packages' lines among all of them.
     """
 
     group: str
@@ -31,6 +32,7 @@ class Collective:
     step: int | None = None  # step counter of the rank at the time, where known
     output_sizes: tuple[tuple[int, ...], ...] = ()
     started: bool | None = None  # whether the device has begun it; None where no start events are recorded
+    via: int = 0  # a checksum (`stacks.frames.via`) of a path that `frames` do not show whole; 0 where they do
 
 
 @dataclass(frozen=True, slots=True)

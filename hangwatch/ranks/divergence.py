@@ -129,7 +129,7 @@ def _whole_turns(found: Divergence, readings: Mapping[int, Reading]) -> bool:
     if found.epoch is not None or not one or any(count < one or count % one for count in found.counts.values()):
         return False
     calls = [
-        {call.seq: (call.op, call.frames[:1]) for call in reading.calls if call.group == found.group}
+        {call.seq: (call.op, call.frames) for call in reading.calls if call.group == found.group}
         for reading in readings.values()
     ]
     shared = set.intersection(*(set(made) for made in calls))

@@ -53,7 +53,7 @@ def repeated_before(case: Case, cause: str) -> Finding | None:
         return None
     found, call = again
     loop = _loop_around(case.ranks[found.who[0]], found.places)
-    told = (counted(case, found), "the other ranks call it from the same line, less often in that step")
+    told = (counted(case, found), "the other ranks make such calls from the same lines, less often in that step")
     return _finding(case, cause, _Repeated(found.who, call, found.when, found.step, found.witnesses, loop, told))
 
 

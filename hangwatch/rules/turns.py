@@ -14,7 +14,10 @@ _WITHOUT_LOADER = (
     "let all ranks make as many turns: agree on their number first (all_reduce of it, op=dist.ReduceOp.MIN), or vote in"
     " each turn whether all go on"
 )
-_NO_RETRY = "never repeat a step on one rank alone once it has communicated: let all ranks vote on a retry"
+_NO_RETRY = (
+    "never repeat a call on one rank alone: let all ranks vote on a retry, or agree on the number of turns first"
+    " (all_reduce of it, op=dist.ReduceOp.MAX)"
+)
 
 
 def left_after_fewer_turns(case: Case, cause: str, *, of_few: bool = False) -> Finding | None:

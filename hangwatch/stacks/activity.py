@@ -97,6 +97,9 @@ class Activity:
     native: bool = False  # a native frame confirms the wait
     spins: bool = False  # a native frame shows that it waits for its device, which takes a whole processor
     joins: bool = False  # a native frame shows that it makes a communicator with all members, which takes one, too
+    launches: bool = (
+        False  # a native frame shows a call of the driver that may wait for the device, and mostly does not
+    )
 
     @property
     def called(self) -> str:

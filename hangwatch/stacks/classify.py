@@ -17,6 +17,7 @@ from hangwatch.stacks.innermost import (
     called,
     compiling,
     joins_natively,
+    launches,
     names_of,
     natively,
     serves_backward,
@@ -48,6 +49,7 @@ def activity(stack: ThreadStack) -> Activity:
         native=told.native,
         spins=told.spins,
         joins=told.joins,
+        launches=told.launches,
     )
 
 
@@ -73,6 +75,7 @@ def _told(frames: tuple[Frame, ...], main: bool) -> Activity:
         native=waits_natively(natives),
         spins=spins(natives),
         joins=joins_natively(natives),
+        launches=launches(natives),
     )
 
 

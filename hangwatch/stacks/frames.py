@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from zlib import crc32
 
 from hangwatch.model import Collective, ExceptionFacts, Frame, ThreadStack
 
 _STDLIB = re.compile(r"/lib(64)?/python\d[.\d]*t?/(?!(site|dist)-packages/)|/python\d+t?\.zip/")
 _PACKAGES = re.compile(r"/(site|dist)-packages/")
+_IN_PACKAGES = re.compile(r"^.*/(site|dist)-packages/")
 _TORCH = re.compile(
     r"/(site|dist)-packages/(torch|functorch|torchgen)/"
     r"|/torch/(distributed|nn|utils|autograd|optim|cuda|multiprocessing|amp|fx|jit|library|_[a-z]\w*)/"
@@ -18,6 +20,7 @@ _TORCH = re.compile(
 # Code that inductor has written: in its cache, whose folder the user may have moved, files have such names.
 _COMPILED = re.compile(r"/torchinductor_[^/]*/|/[a-z0-9]{2}/c[a-z2-7]{40,}\.py$")
 _DISTRIBUTED = re.compile(r"/torch/distributed/(?!elastic/)")
+ENGINE = "_engine_run_backward"  # torch's function that runs autograd's engine
 _MODULE = "torch/nn/modules/module.py"
 _FORKS = "/multiprocessing/popen_fork.py"
 _OURS = re.compile(r"/hangwatch_agent/|/hangwatch/(?!gallery/(?!standin/))[\w/]+\.py$")
@@ -117,6 +120,16 @@ def stacks_of_error(error: ExceptionFacts | None) -> tuple[ThreadStack, ...]:
     return (ThreadStack(0, name, error.frames, main=name == "MainThread", source="error"),)
 
 
+@lru_cache(maxsize=8192)
+def via(frames: tuple[Frame, ...]) -> int:
+    """A checksum of the lines of packages in a whole call path, the same on all machines; 0 where there are none.
+
+    One line of the user's leads to all that a trainer calls, and one helper of a package's makes the calls of many.
+    """
+    lines = [each for each in frames if not each.native and origin(each.file) == "package"]
+    return crc32("|".join(f"{_IN_PACKAGES.sub('', each.file)}:{each.line}" for each in lines).encode()) if lines else 0
+
+
 def told(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
     """The frames that tell call sites apart: the user's own, and the function of torch's that was called.
 
@@ -129,6 +142,7 @@ def told(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
     at = frames.index(where)
     package = next((n for n, each in enumerate(frames[:at]) if origin(each.file) == "package"), at)
     inner = frames[max(package - 1, 0) : package + (package < at)]
+    inner += tuple(each for each in frames[package + (package < at) : at] if each.function == ENGINE)
     return (*inner, where, *(each for each in frames[at + 1 :] if origin(each.file) == "user"))
 
 

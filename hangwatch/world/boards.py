@@ -20,7 +20,7 @@ from hangwatch.model import (
     Reading,
     StepTimes,
 )
-from hangwatch.stacks.frames import told
+from hangwatch.stacks.frames import told, via
 
 from .acts import Collective as CollectiveCall
 from .acts import DeviceWait, Monitored, Peer, Wait
@@ -146,6 +146,7 @@ def on_board(call: Issued) -> Collective:
         thread_id=1,
         thread_name=call.thread.name,
         frames=_path(act.op, act.site),
+        via=via(act.site.frames),
         at=call.at,
         step=call.step,
     )

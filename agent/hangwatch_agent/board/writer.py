@@ -63,6 +63,7 @@ from hangwatch_agent.board.layout import (
 )
 from hangwatch_agent.board.mapping import mapped
 from hangwatch_agent.shared import procfs, steady_clock
+from hangwatch_agent.shared.thread_name import thread_name
 
 
 class BoardWriter:
@@ -290,6 +291,6 @@ class BoardWriter:
         slot = next((place for place in places if place not in taken), None) or next(idle, places[-1])
         self._threads = {known: place for known, place in self._threads.items() if place != slot} | {ident: slot}
         self.words[slot + T_CALL] = 0
-        self.words[slot + T_NAME] = self.intern(threading.current_thread().name)
+        self.words[slot + T_NAME] = self.intern(thread_name())
         self.words[slot + T_IDENT] = ident
         return slot

@@ -18,7 +18,7 @@ from hangwatch.model import (
     Reading,
     ThreadStack,
 )
-from hangwatch.stacks.frames import stacks_of_calls, stacks_of_error, stacks_of_trace, told
+from hangwatch.stacks.frames import stacks_of_calls, stacks_of_error, stacks_of_trace, told, via
 from hangwatch_agent.capture.gpu import bound_gpu
 from hangwatch_agent.capture.options import CaptureOptions, Target
 from hangwatch_agent.capture.proc import locks
@@ -156,12 +156,13 @@ def _last(found: tuple[ThreadStack, ...], facts: ProcessFacts, reading: Reading,
 
 
 def _brief(reading: Reading) -> Reading:
-    """The long list of calls with the frames that tell call sites apart; whole paths stand with the last calls."""
-    short: dict[int, tuple[Frame, ...]] = {}  # by identity: the reader has one tuple for all calls of a site
+    """The long list of calls with the frames that tell most of a path; whole paths stand with the last calls."""
+    short: dict[int, tuple[tuple[Frame, ...], int]] = {}  # by identity: the reader has one tuple for a path's calls
     for call in reading.calls:
         if id(call.frames) not in short:
-            short[id(call.frames)] = told(call.frames)
-    return replace(reading, calls=tuple(replace(call, frames=short[id(call.frames)]) for call in reading.calls))
+            short[id(call.frames)] = told(call.frames), via(call.frames)
+    of_path = [(call, *short[id(call.frames)]) for call in reading.calls]
+    return replace(reading, calls=tuple(replace(call, frames=frames, via=way) for call, frames, way in of_path))
 
 
 def _of_its_own(written: int | None, target: Target) -> int | None:

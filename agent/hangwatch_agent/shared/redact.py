@@ -90,8 +90,22 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Replacement], ...] = (
 )
 
 
+MOST_PASSES = 4
+
+
 def redact_text(text: str) -> str:
-    """A text with everything replaced that looks like a secret."""
+    """A text with everything replaced that looks like a secret.
+
+    Again, as long as that changes it: what is replaced may have stood before another secret, whose name it took along.
+    """
+    for _ in range(MOST_PASSES):
+        before, text = text, _redacted(text)
+        if text == before:
+            break
+    return text
+
+
+def _redacted(text: str) -> str:
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
     text = _LOGIN.sub(_without_password, text)

@@ -144,6 +144,7 @@ export interface Collective {
   step: number | null;
   output_sizes: number[][];
   started: boolean | null;
+  via: number;
 }
 
 export interface Collectives {

@@ -20,6 +20,8 @@ from hangwatch.rules.circular import circular
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
 
+_COUNT_ALIKE = "compute the number of messages from the same values on both sides, or send the number first"
+
 
 def point_to_point_deadlock(case: Case) -> Finding | None:
     """A rank left its habit of sends and receives, for which a peer waits; or ranks wait in a circle."""
@@ -44,6 +46,7 @@ def lacks_a_counterpart(case: Case) -> Finding | None:
         f" has sent {words.plural(exchange.sent, 'message')} to rank {exchange.receiver}, which has enqueued"
         f" {words.plural(exchange.received, 'receive')} from it: a {lacking} is lacking{_elsewhere(case, odd)}"
         f"{_all_around(found)}.",
+        fix="" if found.circle else _COUNT_ALIKE,
         culprits=(odd.culprit(),) if odd is not None else (),
         victims=tuple(view.rank for view in case if view is not odd),
         step=awaited[0].step,
@@ -146,7 +149,7 @@ def _of_habit(case: Case, found: LeftHabit) -> Finding:
         "point-to-point-deadlock",
         case.weigh(witnesses),
         f"{words.ranks([found.rank], capital=True)} {_did(found)}{skip_path(ways)}.",
-        fix="compute the number of messages from the same values on both sides, or send the number first",
+        fix=_COUNT_ALIKE,
         culprits=(case.ranks[found.rank].culprit(where),),
         victims=tuple(sorted(case.deadlocked - {found.rank})),
         step=found.step or case.ranks[found.rank].step,

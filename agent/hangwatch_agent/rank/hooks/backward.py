@@ -66,9 +66,10 @@ class OnePath:
             path, words = path_of(frame), self._context.board.words
             if self._path is None:
                 self._path = path
-                words[b.W_BACKWARD_PATH] = self._context.call_paths.number(frame, self.engine) + 1
+                words[b.W_BACKWARD_PATH] = self._context.call_paths.to_backward(frame, self.engine) + 1
             elif path != self._path:
                 self._several, words[b.W_BACKWARD_PATH] = True, 0
+                self._context.call_paths.several_to_backward()
         except Exception as error:
             self._context.guard.swallow(error)
 

@@ -15,6 +15,7 @@ from hangwatch_agent.rank.call_site import Place, frames_of
 from hangwatch_agent.rank.hooks.context import Context
 from hangwatch_agent.rank.patch import Patches
 from hangwatch_agent.shared import steady_clock
+from hangwatch_agent.shared.thread_name import thread_name
 
 LONGEST_MESSAGE = 2000
 MOST_CAUGHT, MOST_FRAMES = 4, 32  # errors that the program may have handled, and the frames of each
@@ -168,12 +169,12 @@ class LifecycleHook:
 
     def _met(self, error: BaseException) -> None:
         if self._installed and self._context.board.real:
-            self.record(error, threading.current_thread().name, fatal=False)
+            self.record(error, thread_name(), fatal=False)
             self._handled(error)
 
     def _handled(self, error: BaseException) -> None:
         """Note an error that the program has caught, or may; once, however often it is put in words."""
-        facts = _facts(error, [], threading.current_thread().name, self._context.steps.step, fatal=False)
+        facts = _facts(error, [], thread_name(), self._context.steps.step, fatal=False)
         facts["message"] = facts["message"][:400]
         if self._caught and _is_same(facts, self._caught[-1]):
             return

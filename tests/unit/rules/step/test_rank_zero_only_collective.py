@@ -118,8 +118,8 @@ KEYS = LoopFacts(Frame(SCRIPT, 22, "flush"), counted=False, outer=(Frame(SCRIPT,
     ("loop", "fix"),
     [
         (KEYS, "let all ranks make the same number of turns in the loop at train.py:22"),
-        (replace(KEYS, outer=()), "never repeat a step on one rank alone"),  # that of the steps themselves
-        (None, "never repeat a step on one rank alone"),
+        (replace(KEYS, outer=()), "never repeat a call on one rank alone"),  # that of the steps themselves
+        (None, "never repeat a call on one rank alone"),
     ],
 )
 def test_a_call_that_is_repeated_against_the_order_of_all_steps(loop: LoopFacts | None, fix: str) -> None:
