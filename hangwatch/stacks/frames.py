@@ -141,9 +141,9 @@ def told(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
         return frames[:1]
     at = frames.index(where)
     package = next((n for n, each in enumerate(frames[:at]) if origin(each.file) == "package"), at)
+    engine = tuple(each for each in frames[: max(package - 1, 0)] if each.function == ENGINE)
     inner = frames[max(package - 1, 0) : package + (package < at)]
-    inner += tuple(each for each in frames[package + (package < at) : at] if each.function == ENGINE)
-    return (*inner, where, *(each for each in frames[at + 1 :] if origin(each.file) == "user"))
+    return (*engine, *inner, where, *(each for each in frames[at + 1 :] if origin(each.file) == "user"))
 
 
 _TRACE_LINE = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)

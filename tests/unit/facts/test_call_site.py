@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from hangwatch.facts.call_site import at_the_end_of_its_block, caller, framework, from_one_line, same, site_of
-from hangwatch.model import Frame
+from hangwatch.facts.call_site import (
+    at_the_end_of_its_block,
+    caller,
+    framework,
+    from_one_line,
+    recorded_site,
+    same,
+    site,
+    site_of,
+)
+from hangwatch.model import Collective, Frame
+from hangwatch.stacks.frames import told, via
 
 SCRIPT = "/home/ann/train.py"
 TRAINER = "/venv/lib/python3.12/site-packages/trainer/loop.py"
@@ -84,3 +96,16 @@ def test_one_that_waits_at_the_end_of_a_block_has_gone_past_all_of_it(
     one: tuple[Frame, ...], other: tuple[Frame, ...], past: bool
 ) -> None:
     assert at_the_end_of_its_block(one, other) is past
+
+
+def test_one_helper_of_a_package_is_another_site_below_each_of_its_callers() -> None:
+    helper = Frame("/venv/lib/python3.12/site-packages/accelerate/operations.py", 348, "_gather")
+    one, other = ((TORCH, helper, *below_trainer(line)[1:]) for line in (7, 12))
+    assert not same(site_of("all_gather", one), site_of("all_gather", other))
+    # AND the ring of the board, which keeps a few of the frames, tells them apart as well
+    kept = [Collective("0", 1, "all_gather", frames=told(each), via=via(each)) for each in (one, other)]
+    assert kept[0].frames == kept[1].frames
+    assert [recorded_site(each) for each in kept] == [site_of("all_gather", whole) for whole in (one, other)]
+    assert site(kept[0]) != site(kept[1])
+    # AND where that is not known, the innermost function decides
+    assert same(recorded_site(replace(kept[0], via=0))._replace(via=0), site_of("all_gather", other))

@@ -154,3 +154,16 @@ def test_where_all_send_first_or_all_receive_first_none_is_to_blame_and_the_caus
     found = verdict(dict.fromkeys(RING, counts), at_barrier=())
     assert (found.cause, found.certainty, found.culprits) == ("point-to-point-deadlock", Certainty.LIKELY, ())
     assert f"a {lacking} is lacking; so it is all around the circle of ranks 0-3" in found.summary
+
+
+@pytest.mark.parametrize("odd", [1, 2])
+def test_the_rank_in_all_unequal_exchanges_is_named(odd: int) -> None:
+    """A stage in the middle that makes a micro-batch less counts fewer with both of its neighbours."""
+    made = {
+        (sender, receiver): (sent - (sender == odd), received - (receiver == odd))
+        for (sender, receiver), (sent, received) in PIPELINE.items()
+    }
+    found = verdict(made, at_barrier=())
+    assert (found.cause, found.certainty) == ("point-to-point-deadlock", Certainty.LIKELY)
+    assert [each.rank for each in found.culprits] == [odd]
+    assert found.fix.startswith("compute the number of messages from the same values on both sides")

@@ -146,3 +146,39 @@ def test_a_device_that_has_not_started_what_the_others_have_is_named() -> None:
 def test_what_all_have_started_is_not_held_by_one_device() -> None:
     ranks = [host(number, call(5, 1.0, started=True)) for number in range(2)]
     assert [who.rank for who in diagnose(job(*ranks)).verdict.culprits] == []
+
+
+LAUNCHES = Frame("libcuda.so.1", 0, "cuLaunchKernel", native=True)
+
+
+def _with_native(found: RankEvidence, native: Frame) -> RankEvidence:
+    stacks = (ThreadStack(1, "MainThread", (native, *found.stacks[0].frames), main=True),)
+    return replace(found, stacks=stacks, earlier_stacks=stacks)
+
+
+def test_a_launch_behind_a_call_that_is_not_done_is_a_wait() -> None:
+    """A kernel that is loaded at its first launch waits for what the device does, and that for the other ranks."""
+    mean = (Frame(SCRIPT, 84, "main"), ITEM[-1])
+    odd = host(1, call(5, 1.0, op="all_gather", sizes=((1,),), frames=mean), native=False, python=mean)
+    judgement = diagnose(job(host(0, call(5, 1.0)), _with_native(odd, LAUNCHES)))
+    assert all_hosts_wait(Case(job(host(0, call(5, 1.0)), _with_native(odd, LAUNCHES))))
+    assert judgement.status is Status.HUNG
+
+
+def test_a_launch_with_nothing_in_front_of_it_is_work() -> None:
+    busy = host(1, call(5, 1.0), native=False, python=(Frame(SCRIPT, 84, "main"), ITEM[-1]))
+    (head,) = busy.collectives.heads
+    idle = replace(busy, collectives=replace(busy.collectives, heads=(replace(head, completed=5),)))
+    case = Case(job(host(0, call(6, 1.0)), _with_native(idle, LAUNCHES)))
+    assert case.works(case.ranks[1])
+    assert not all_hosts_wait(case)
+
+
+def test_a_launch_proves_no_wait() -> None:
+    """It may take a moment only: what a copy proves of the other rank, it does not."""
+    python = (Frame(SCRIPT, 84, "main"), ITEM[-1])
+    for native, certain in ((Frame("libcuda.so.1", 0, "cuMemcpyDtoHAsync_v2", native=True), True), (LAUNCHES, False)):
+        mine = call(5, 1.0, "1", frames=python)
+        rank = _with_native(host(0, mine, native=False, python=python), native)
+        case = Case(job(rank, host(1, call(4, 1.0, "1"))))
+        assert case.blocked[0].certain is certain

@@ -16,6 +16,7 @@ from tests.unit.health.readings import kinds, reading
         ("gloo", "NCCL_SOCKET_IFNAME", ("eth0", "eth1"), ""),
         ("cuda:nccl", "NCCL_DEBUG", ("INFO", "WARN"), ""),
         ("cuda:nccl", "NCCL_IB_HCA", ("mlx5_0", "mlx5_1"), ""),
+        ("cuda:nccl", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE", ("/dev/shm/run-1/dump", ""), ""),  # hangwatch's own
         ("cuda:nccl", "TORCH_NCCL_ASYNC_ERROR_HANDLING", ("0", "0"), "errors become hangs"),
         ("cuda:nccl", "TORCH_NCCL_ASYNC_ERROR_HANDLING", ("1", "1"), ""),
         ("gloo", "TORCH_DISTRIBUTED_DEBUG", ("DETAIL", "INFO"), "DETAIL on rank 0: torch checks"),

@@ -229,3 +229,21 @@ def test_a_wait_in_the_engine_is_that_of_the_thread_that_called_backward(alone: 
     python = () if alone else ("TORCH/autograd/graph.py:_engine_run_backward", "user", MODULE)
     found = activity(stack(*natives, *python, main=not alone))
     assert (found.native, found.in_collective) == (not alone, not alone)
+
+
+@pytest.mark.parametrize(
+    ("function", "doing", "launches"),
+    [
+        ("cudaStreamSynchronize", Doing.DEVICE, False),
+        ("cuMemcpyDtoHAsync_v2", Doing.DEVICE, False),  # tensor.cpu(), tolist(), print()
+        ("cudaMemcpyAsync", Doing.DEVICE, False),
+        ("cuLaunchKernel", Doing.CODE, True),  # waits where a queue is full, and where the kernel is loaded first
+        ("cudaGraphLaunch", Doing.CODE, True),
+        ("cudaFree", Doing.CODE, True),
+        ("cuModuleLoadData", Doing.CODE, False),  # compiles, maybe
+        ("cublasGemmEx", Doing.CODE, False),
+    ],
+)
+def test_calls_of_the_driver_that_wait_and_those_that_may(function: str, doing: Doing, launches: bool) -> None:
+    found = activity(stack(Frame("libcuda.so.1", 0, function, native=True), USER, MODULE))
+    assert (found.doing, found.launches) == (doing, launches)

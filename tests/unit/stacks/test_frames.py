@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hangwatch.model import Frame
-from hangwatch.stacks.frames import name_of, origin, stacks_of_trace, told, user_frame
-from tests.unit.stacks.thread_stacks import LIB, SITE, TORCH, USER
+from hangwatch.stacks.frames import ENGINE, name_of, origin, stacks_of_trace, told, user_frame, via
+from tests.unit.stacks.thread_stacks import LIB, MODULE, SITE, TORCH, USER
 
 
 @pytest.mark.parametrize(
@@ -94,3 +94,22 @@ MINE, BELOW = Frame("/home/ann/train.py", 9, "main"), Frame("/home/ann/train.py"
 )
 def test_what_is_kept_of_a_call_path(frames: tuple[Frame, ...], kept: tuple[Frame, ...]) -> None:
     assert told(frames) == kept
+
+
+def test_the_engine_stays_in_the_path_of_a_call_that_a_hook_makes_in_backward() -> None:
+    inner = Frame(f"{TORCH}/distributed/fsdp/_fully_shard/_fsdp_param_group.py", 567, "post_backward")
+    engine = Frame(f"{TORCH}/autograd/graph.py", 869, ENGINE)
+    backward = Frame(f"{TORCH}/_tensor.py", 630, "backward")
+    assert told((inner, engine, backward, USER, MODULE)) == (engine, backward, USER, MODULE)
+
+
+PACKAGE = f"{SITE}/accelerate/utils/operations.py"
+EVALUATES, TRAINS = (Frame(f"{SITE}/transformers/trainer.py", line, "f") for line in (2890, 2221))
+
+
+def test_packages_lines_are_told_by_a_checksum_that_is_the_same_on_all_machines() -> None:
+    inner = Frame(PACKAGE, 348, "_gpu_gather_one")
+    there = Frame(PACKAGE.replace("/opt/venv", "/home/bob/.venv"), 348, "_gpu_gather_one")
+    assert via((inner, TRAINS, USER)) == via((there, TRAINS, USER, MODULE)) != 0
+    assert via((inner, EVALUATES, USER)) != via((inner, TRAINS, USER))
+    assert via((USER, MODULE)) == 0

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from hangwatch.judge import diagnose
-from hangwatch.model import Status
+from hangwatch.model import Identity, RankEvidence, Reading, Status
+from tests.unit.facts.test_standstill import call, host, job
 from tests.unit.rules.step.worlds import STEP, world
 from tests.unit.simulator import Stop
 
@@ -13,3 +18,38 @@ def test_a_stopped_rank_is_frozen_and_the_fix_is_a_command() -> None:
     assert judgement.verdict.cause == "rank-frozen"
     assert judgement.verdict.fix == "kill -CONT 4002"
     assert judgement.status is Status.HUNG
+
+
+def _stopped(found: RankEvidence, *, last_tick: float, state: str = "t") -> RankEvidence:
+    """The job of `job` stands since 9 s before 100.0."""
+    assert found.process is not None
+    heads = found.collectives.heads
+    reading = Reading(
+        Identity(found.rank, 2, found.rank, "node-a", 101, 1.0, "j"), 100.0, ticker_at=last_tick, heads=heads
+    )
+    return replace(found, process=replace(found.process, state=state), reading=reading)
+
+
+@pytest.mark.parametrize("state", ["t", "T"])
+def test_whoever_was_stopped_when_the_job_stood_already_is_not_to_blame(state: str) -> None:
+    """GIVEN a job that hangs WHEN somebody looks at a rank with a debugger THEN the cause is what it was."""
+    odd = host(1, call(5, 1.0, sizes=((32,),)))
+    before = diagnose(job(host(0, call(5, 1.0)), odd)).verdict
+    after = diagnose(job(host(0, call(5, 1.0)), _stopped(odd, last_tick=97.0, state=state))).verdict
+    assert (after.cause, after.culprits, after.summary) == (before.cause, before.culprits, before.summary)
+    assert after.cause == "collective-mismatch"
+    said = f"Rank 1 (pid 101) is stopped (state {state}), since after the job had come to a standstill."
+    assert said in after.details
+    assert said not in before.details
+
+
+def test_a_rank_that_was_stopped_as_the_job_came_to_stand_is_frozen() -> None:
+    verdict = diagnose(job(host(0, call(5, 1.0)), _stopped(host(1, call(5, 1.0)), last_tick=91.2))).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("rank-frozen", [1])
+
+
+def test_a_rank_that_was_stopped_in_its_own_code_is_frozen_however_late() -> None:
+    """It may have been on its way: the others wait for it."""
+    busy = replace(host(1, call(4, 1.0)), stacks=(), earlier_stacks=())
+    verdict = diagnose(job(host(0, call(5, 1.0)), _stopped(busy, last_tick=97.0))).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("rank-frozen", [1])
