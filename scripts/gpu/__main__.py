@@ -118,7 +118,9 @@ def note_gpu(found: results.Results, played: Played, case: Case) -> None:
 
 
 def measure(found: results.Results, player: Player, given: argparse.Namespace, until: float) -> None:
-    """Steps per second of one rank, plain and watched, with and without start events, in turn."""
+    """What the probe adds to a step; then steps per second of whole runs of one rank, plain and watched."""
+    found.turns = player.turns()
+    print(f"in turns: {found.turns or 'failed'}")
     found.overhead, player = {}, replace(player, ranks=1)
     for _ in range(given.rounds):
         for name, (watched, timed) in SPEEDS.items():

@@ -17,6 +17,13 @@ network, only a Python with a CUDA build of torch and the packages that hangwatc
 (`make gpu GPU_PYTHON=/path/to/python`). NCCL refuses two ranks of one host on one GPU, so each rank is given a host
 identifier of its own, and they talk by sockets over loopback. Ranks take turns on the GPU, so times are long.
 """
+COST = """\
+## Cost
+
+Of one rank, whose DDP reduces gradients on the GPU all the same, with a model as small as models get."""
+WHOLE_RUNS = """\
+Whole runs, which differ by more than that from one to the next:
+"""
 NOT_YET = """\
 **It has not run yet**: so far hangwatch is tested on gloo, with real jobs, and on simulated NCCL: by
 [simulated jobs](world.md), stand-ins, and dumps and logs in its formats.
@@ -28,7 +35,7 @@ def page(results: Results) -> str:
     if not results.cases:
         return f"{INTRODUCTION}\n{NOT_YET}"
     parts = [INTRODUCTION, _machine(results), _cases(results)]
-    if results.overhead:
+    if results.turns or results.overhead:
         parts.append(_overhead(results))
     if results.nvml:
         parts.append(_table("## What waits look like", ("figure", "value"), list(results.nvml.items())))
@@ -70,10 +77,18 @@ def _overhead(results: Results) -> str:
         middle = statistics.median(speeds)
         slower = f"{(base / middle - 1) * 100:+.1f} %" if base and middle and name != "plain" else ""
         rows.append((name, str(len(speeds)), f"{middle:.1f}", f"{min(speeds):.1f}-{max(speeds):.1f}", slower))
-    return _table(
-        "## Cost\n\nOf one rank, whose DDP reduces gradients on the GPU all the same. A single run tells little.",
-        ("run", "times", "steps/s, median", "range", "time of a step"),
-        rows,
+    told = f"{COST}\n\n{_turns(results.turns)}" if results.turns else COST
+    whole = _table(WHOLE_RUNS, ("run", "times", "steps/s, median", "range", "time of a step"), rows) if rows else ""
+    return f"{told}\n{whole}"
+
+
+def _turns(turns: dict[str, float]) -> str:
+    share = turns["added"] / turns["plain"] * 100 if turns["plain"] else 0.0
+    return (
+        f"The probe adds **{turns['added']:.0f} us** to a step of {turns['plain']:.0f} us ({share:.1f} %; half of"
+        f" {turns['pairs']:.0f} pairs lie between {turns['added_low']:.0f} and {turns['added_high']:.0f} us),"
+        f" {turns['added_processor']:.0f} us of them processor time of the training thread. It is the same for longer"
+        " steps. Measured with and without it in turns, in one process.\n"
     )
 
 

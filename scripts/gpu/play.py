@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -164,6 +165,14 @@ class Player:
             )
         found = re.search(r"steps/s ([\d.]+)", done.stdout)
         return float(found[1]) if found else None
+
+    def turns(self) -> dict[str, float]:
+        """What in_turns.py measures; empty where it failed."""
+        device = "cpu" if self.rehearse else "cuda"
+        command = [sys.executable, str(HERE / "in_turns.py"), "--device", device]
+        done = subprocess.run(command, env=self.environment({}), capture_output=True, text=True, timeout=300)
+        lines = done.stdout.splitlines()
+        return json.loads(lines[-1]) if done.returncode == 0 and lines else {}
 
 
 def _waits(incident: Incident) -> dict[str, float]:

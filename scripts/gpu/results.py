@@ -28,11 +28,15 @@ class Result:
 
 @dataclass
 class Results:
-    """All that was run. `machine` names GPU, driver and versions; `overhead` is steps per second by configuration."""
+    """All that was run. `machine` names GPU, driver and versions; `overhead` is steps per second by configuration.
+
+    `turns` is what in_turns.py prints: microseconds.
+    """
 
     machine: dict[str, str] = field(default_factory=dict)
     cases: dict[str, Result] = field(default_factory=dict)
     overhead: dict[str, list[float]] = field(default_factory=dict)
+    turns: dict[str, float] = field(default_factory=dict)
     nvml: dict[str, str] = field(default_factory=dict)
 
     def save(self, path: Path = FILE) -> None:
@@ -52,7 +56,11 @@ def load(path: Path = FILE) -> Results:
         Result(**{key: _plain(value) for key, value in each.items() if key in names}) for each in document["cases"]
     ]
     return Results(
-        document["machine"], {case.name: case for case in cases}, document["overhead"], document.get("nvml", {})
+        document["machine"],
+        {case.name: case for case in cases},
+        document["overhead"],
+        document.get("turns", {}),
+        document.get("nvml", {}),
     )
 
 

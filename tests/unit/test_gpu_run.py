@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -134,6 +135,7 @@ RESULTS = Results(
         "none": Result("none", (), False, "device-stall", "likely", note="a | b", notes=("torch's dump: kept",)),
     },
     {"plain": [100.0, 102.0], "watched": [99.0, 98.0]},
+    {"pairs": 10, "plain": 502.0, "added": 18.3, "added_low": 12.5, "added_high": 24.2, "added_processor": 20.2},
     {"utilisation": "100 %"},
 )
 
@@ -151,6 +153,16 @@ def test_the_page_tells_misses_too() -> None:
     assert "**no**: a / b" in text
     assert "- none: torch's dump: kept" in text
     assert "| watched | 2 | 98.5 | 98.0-99.0 | +2.5 % |" in text
+    assert "The probe adds **18 us** to a step of 502 us (3.6 %; half of 10 pairs lie between 12 and 24 us)" in text
+
+
+def test_what_the_probe_adds_is_measured_in_turns_in_one_process() -> None:
+    command = [sys.executable, str(SCRIPTS / "in_turns.py"), "--device", "cpu", "--pairs", "2", "--steps", "20"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+    found = json.loads(done.stdout)
+    assert set(found) == set(RESULTS.turns)
+    assert 0 < found["plain"] < 1e6
+    assert found["added_low"] <= found["added"] <= found["added_high"]
 
 
 def test_before_the_first_run_the_page_says_so() -> None:
