@@ -28,11 +28,13 @@ from hangwatch.rules.step.rank_local_decision import (
     counts_on_from_elsewhere,
     decided_about_a_meeting,
     decided_by_a_trainer,
+    led_by_a_switch,
     left_an_inner_loop,
     made_unlike_turns,
     rank_local_decision,
     repeated_in_a_loop,
     repeats_in_a_loop,
+    stopped_by_a_switch,
 )
 from hangwatch.rules.step.rank_zero_only_collective import rank_zero_only
 from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import mispaired_at_a_new_place
@@ -83,6 +85,8 @@ HISTORIES: tuple[Rule, ...] = (
     counters_differ,
     caught_past_a_call,
     called_in_another_group,
+    led_by_a_switch,
+    stopped_by_a_switch,
     rank_local_decision,
     made_unlike_turns,
     decided_by_a_trainer,

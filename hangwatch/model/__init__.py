@@ -35,6 +35,7 @@ from hangwatch.model.evidence import (
     NodeFacts,
     RankEvidence,
     Snapshot,
+    Switch,
     every_rank,
 )
 from hangwatch.model.health import ForeignMemory, HealthWarning, JobHealth, Pace, Spread, Straggler, Trend
@@ -141,6 +142,7 @@ __all__ = [
     "StepName",
     "StepTimes",
     "Straggler",
+    "Switch",
     "ThreadFacts",
     "ThreadStack",
     "Trend",

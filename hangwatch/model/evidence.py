@@ -198,6 +198,24 @@ class CallSite:
 
 
 @dataclass(frozen=True)
+class Switch:
+    """A line of the user's that sets what a package's code decides by, such as `trainer.should_stop = True`.
+
+    As the source shows it: a hint, and never proof. `name` is the attribute, `where` the line that sets it, `condition`
+    that under which it does so ("" for none), and `asks` what that asks for (see `Bypass`). `asked` is the package's
+    line that asks for it, `last` the last line of what it guards; `leaves` says that it ends a loop or a function.
+    """
+
+    name: str
+    where: Frame
+    condition: str
+    asks: str
+    asked: Frame
+    last: int
+    leaves: bool = False
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """The evidence of all ranks at one moment: the one argument of `diagnose`.
 
@@ -221,4 +239,5 @@ class Snapshot:
     start_patience_s: float = 30.0
     excerpts: tuple[Excerpt, ...] = ()  # around the lines where ranks stand; ranks that stand alike share one
     call_sites: tuple[CallSite, ...] = ()  # of recorded calls, those that a turn of the loop can pass by
+    switches: tuple[Switch, ...] = ()  # that the user's code sets, and packages on the stacks of ranks ask for
     health: JobHealth | None = None  # how fast the ranks were before it; None where it was not measured

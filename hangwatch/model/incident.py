@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hangwatch.model.board import ExceptionFacts, LoaderFacts, PhaseSpan, Progress, Reading
 from hangwatch.model.collective import Collectives, Divergence
-from hangwatch.model.evidence import CallSite, CaptureNote, Excerpt, Job, Launched, NodeFacts
+from hangwatch.model.evidence import CallSite, CaptureNote, Excerpt, Job, Launched, NodeFacts, Switch
 from hangwatch.model.health import HealthWarning, JobHealth
 from hangwatch.model.process import LockFile, ProcessEvidence, ProcessFacts
 from hangwatch.model.stack import StackNode, ThreadStack
@@ -93,5 +93,6 @@ class Incident:
     start_patience_s: float = 30.0
     excerpts: tuple[Excerpt, ...] = ()
     call_sites: tuple[CallSite, ...] = ()
+    switches: tuple[Switch, ...] = ()
     check_next: tuple[NextCheck, ...] = ()  # from `hangwatch analyze`
     health: JobHealth | None = None  # how fast the ranks were before it; None where it was not measured

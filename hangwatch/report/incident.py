@@ -84,6 +84,7 @@ def incident(
         start_patience_s=snapshot.start_patience_s,
         excerpts=snapshot.excerpts,
         call_sites=snapshot.call_sites,
+        switches=snapshot.switches,
         health=snapshot.health,
     )
 
@@ -154,6 +155,7 @@ def snapshot_of(incidents: Sequence[Incident]) -> Snapshot:
         start_patience_s=max(incident.start_patience_s for incident in kept),
         excerpts=_distinct(incident.excerpts for incident in kept),
         call_sites=_distinct(incident.call_sites for incident in kept),
+        switches=_distinct(incident.switches for incident in kept),
         health=merged([incident.health for incident in kept if incident.health is not None]),
     )
 

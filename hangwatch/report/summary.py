@@ -21,6 +21,7 @@ def of(incident: Incident) -> Incident:
         others=(),
         launched=(),
         call_sites=(),
+        switches=(),
         excerpts=(),
         capture=(*incident.capture, NOTE),
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 from hangwatch.model import Bypass, Frame, ThreadStack
 from hangwatch.source.guards import guard_around
-from hangwatch.source.loops import holds, loop_around, loops_around, scope_of, turns, within
+from hangwatch.source.loops import holds, loop_around, loops_around, parsed, scope_of, turns, within
 from hangwatch.source.skip_paths import ways_past
 from hangwatch.stacks.frames import name_of, origin
 
@@ -94,7 +94,7 @@ def rank_check_of(frames: tuple[Frame, ...], source_of: Callable[[str], str | No
 
 def _places(frames: Sequence[Frame], sources: Sequence[str | None]) -> list[tuple[Frame, ast.Module]]:
     """The frames whose source could be read, each with its module."""
-    trees = map(_tree, sources)
+    trees = map(parsed, sources)
     found = [(frame, tree) for frame, tree in zip(frames, trees, strict=True) if tree is not None]
     return [place for n, place in enumerate(found) if not _is_part_of(place, found[n + 1 :])]
 
@@ -147,18 +147,6 @@ def _handlers(tree: ast.Module) -> Iterator[str]:
                 yield handler.attr
             elif isinstance(handler, ast.Name):
                 yield handler.id
-
-
-def _tree(source: str | None) -> ast.Module | None:
-    try:
-        return None if source is None else _parsed(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return None
-
-
-@lru_cache(maxsize=64)
-def _parsed(source: str) -> ast.Module:
-    return ast.parse(source)
 
 
 def block_of(tree: ast.Module, line: int) -> str:

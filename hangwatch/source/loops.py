@@ -118,6 +118,19 @@ def _raised(node: ast.Raise) -> set[str]:
     return _names(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
 
 
+def parsed(source: str | None) -> ast.Module | None:
+    """The module of that text; None where it is none."""
+    try:
+        return None if source is None else _parsed(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+@lru_cache(maxsize=64)
+def _parsed(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
 def scope_of(tree: ast.Module, line: int) -> ast.AST:
     """The innermost function that holds `line`, else the module."""
     found: ast.AST = tree

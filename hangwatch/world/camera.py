@@ -13,6 +13,7 @@ class Camera:
     patience_s: float = 120.0
     recorder: bool = True  # the flight recorder's answers
     native: bool = True  # native frames, where a thread spins
+    way: int = 0  # in which call of the driver a line of the user's waits for its device, one of `stacks.WAITS`
     calls_kept: int = 2048
     steps_kept: int = 512
     watched: bool = False  # a watch has compared the ranks' steps while the job ran

@@ -42,6 +42,11 @@ TICKER = ThreadStack(
 )
 JOINING = (Frame(THREADING, 1147, "Thread._wait_for_tstate_lock"), Frame(THREADING, 1590, "_shutdown"))
 SYNCHRONIZE = Frame("libcudart.so.12", 0, "cudaStreamSynchronize", native=True)
+# What a wait for the device looks like from below a line of the user's: .item(), .cpu(), and a first launch.
+WAITS = tuple(
+    Frame("libcuda.so.1", 0, function, native=True)
+    for function in ("cuStreamSynchronize", "cuMemcpyDtoHAsync_v2", "cuLaunchKernel")
+)
 DEVICE_LINE = Frame(f"{TORCH}/cuda/__init__.py", 1040, "synchronize")
 
 
@@ -94,7 +99,8 @@ def frames_of(machine: Machine, thread: Thread, camera: Camera) -> tuple[Frame, 
     if thread.slow is not None:
         return joined(LOOKS[thread.slow.kind].inner, thread.slow.site.frames)
     if isinstance(act, DeviceWait):
-        native = (SYNCHRONIZE,) if camera.native else ()
+        below = SYNCHRONIZE if act.everything else WAITS[camera.way % len(WAITS)]
+        native = (below,) if camera.native else ()
         return joined((*native, DEVICE_LINE) if act.everything else native, act.site.frames)
     if isinstance(act, Wait):
         return joined(BACKWARD if act.backward else (HOOKED_WAIT,), act.site.frames)

@@ -113,4 +113,5 @@ def _camera(machine: Machine, plan: Design, dice: random.Random) -> Camera:
         stale=few(0.03),
         no_board=few(0.03),
         moved=tuple({thread.rank for thread in machine.ready}),
+        way=dice.randrange(3),
     )

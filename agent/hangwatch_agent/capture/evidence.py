@@ -24,6 +24,7 @@ from hangwatch_agent.capture.rank import collectives
 from hangwatch_agent.capture.sample import Sample
 from hangwatch_agent.capture.source.call_sites import call_sites
 from hangwatch_agent.capture.source.excerpts import excerpts
+from hangwatch_agent.capture.source.switches import switches
 from hangwatch_agent.capture.stacks import loader_workers
 from hangwatch_agent.capture.stacks.py_spy import Dump
 from hangwatch_agent.shared import procfs
@@ -209,6 +210,7 @@ class _Capture:
             sampled_twice=seen.second.at - seen.first.at >= _MOVEMENT_S,
             excerpts=quoted,
             call_sites=sites,
+            switches=switches(ranks, seen.sources, self.options.proc),
         )
 
 

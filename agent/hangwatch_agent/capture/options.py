@@ -7,7 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hangwatch.model import CallSite, CaptureNote, Excerpt, NodeFacts, ProcessEvidence, RankEvidence, Reading
+from hangwatch.model import (
+    CallSite,
+    CaptureNote,
+    Excerpt,
+    NodeFacts,
+    ProcessEvidence,
+    RankEvidence,
+    Reading,
+    Switch,
+)
 from hangwatch_agent.board import file_name
 from hangwatch_agent.capture.gpu import Gpus
 from hangwatch_agent.capture.proc import cgroup
@@ -105,3 +114,4 @@ class CaptureResult:
     sampled_twice: bool = True
     excerpts: tuple[Excerpt, ...] = ()
     call_sites: tuple[CallSite, ...] = ()
+    switches: tuple[Switch, ...] = ()

@@ -171,6 +171,7 @@ class Evidence:
             sampled_twice=taken.sampled_twice and not woken,
             excerpts=taken.excerpts,
             call_sites=taken.call_sites,
+            switches=taken.switches,
         )
 
     def keep_dumps(self) -> str:

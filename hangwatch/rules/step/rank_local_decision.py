@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.batches import first_uneven
+from hangwatch.facts.batches import first_uneven, now_at
 from hangwatch.facts.call_site import same
 from hangwatch.facts.call_sites import sites_of
-from hangwatch.facts.case import Case
+from hangwatch.facts.case import Case, what
 from hangwatch.facts.counters import counts_apart
 from hangwatch.facts.decisions import Disagreement, disagreement, of_every_step
 from hangwatch.facts.other_loaders import uneven_still
 from hangwatch.facts.parted import Parted, ended_by_itself, parted, strayed
 from hangwatch.facts.parting import Left, counted, made_there_too, parting, two_sides
 from hangwatch.facts.skip_paths import condition, conditions
+from hangwatch.facts.switches import Switched, led, stopped
 from hangwatch.facts.trainer_branches import Branch, trainer_branch
 from hangwatch.facts.turns import fewer_turns
 from hangwatch.facts.witness import Kind, Witness
@@ -27,6 +28,9 @@ from hangwatch.stacks.frames import user_frame
 _FIX_OF_ITEMS = (
     "let all ranks make equally many turns: agree first on what the loop goes through (all_gather_object of its items,"
     " or the largest number of all ranks), and take part with a zero where a rank has nothing"
+)
+_FIX_OF_A_SWITCH = (
+    "set it on all ranks or on none: reduce the value before it is asked (all_reduce of it, op=dist.ReduceOp.MAX)"
 )
 
 
@@ -173,6 +177,54 @@ def _phases(case: Case, branch: Branch) -> str:
     if evaluate == [{False}, {True}]:
         return f"; {case.name(branch.odd)} {words.verb(len(branch.odd), 'trains', 'train')}, the others evaluate"
     return ""
+
+
+def stopped_by_a_switch(case: Case) -> Finding | None:
+    """Ranks left a trainer's loop, whose end the user's code can order, while the others went on in it."""
+    found = stopped(case) if case.in_trouble else None
+    if found is None:
+        return None
+    names = case.name(found.ranks, capital=True)
+    where = case.usual_place(found.ranks)
+    return _of_a_switch(
+        case,
+        found,
+        found.ranks,
+        f"{names} left the trainer's loop {found.after}{now_at(case, found.ranks, where)}; the others went on in it:"
+        f" {found.told} ends it, and came out differently on the ranks.",
+    )
+
+
+def led_by_a_switch(case: Case) -> Finding | None:
+    """A trainer went another way on some ranks, to which the user's code sends it."""
+    found = led(case) if case.in_trouble else None
+    if found is None:
+        return None
+    first, other = case.blocked[found.ranks[0]], case.blocked[found.others[0]]
+    return _of_a_switch(
+        case,
+        found,
+        odd_of(found.ranks, found.others),
+        f"{found.told} came out differently on the ranks: the trainer led {case.name(found.ranks)} to"
+        f" {what(first)}{words.at(first.where)} and {case.name(found.others)} to {what(other)}{words.at(other.where)}.",
+    )
+
+
+def _of_a_switch(case: Case, found: Switched, odd: tuple[int, ...], summary: str) -> Finding:
+    first = found.switches[0]
+    return Finding(
+        "rank-local-decision",
+        Certainty.LIKELY,
+        summary,
+        fix=_FIX_OF_A_SWITCH,
+        culprits=case.culprits(odd, found.the_only),
+        victims=case.victims(odd) if len(odd) < len(case.ranks) else (),
+        step=case.step_of(odd),
+        evidence=(f"`{first.name}` is asked for at {words.place(first.asked)}, in {first.asked.function}",),
+        witnesses=(Witness(Kind.SOURCE, f"{words.place(first.where)} sets it by what may differ by rank"),),
+        status=case.failed,
+        awaited=odd,
+    )
 
 
 def left_an_inner_loop(case: Case) -> Finding | None:

@@ -1,0 +1,111 @@
+"""Lines of the user's that set what a trainer decides by (`model.Switch`), where ranks parted at such a decision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hangwatch import words
+from hangwatch.facts.batches import first_uneven, runs_below_a_package, worked_on
+from hangwatch.facts.case import Case, once
+from hangwatch.facts.epochs import ended_epochs
+from hangwatch.facts.parting import parting
+from hangwatch.model import Frame, Switch
+from hangwatch.ranks.view import RankView
+
+Ranks = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Switched:
+    """`ranks` went the way to which those `switches`, all of one name, lead; the `others` did not.
+
+    `after` says how far those came that left a loop.
+    """
+
+    ranks: Ranks
+    others: Ranks
+    switches: tuple[Switch, ...]
+    after: str = ""
+
+    @property
+    def the_only(self) -> Frame | None:
+        """The user's line that sets it, where there is one."""
+        places = {each.where for each in self.switches}
+        return places.pop() if len(places) == 1 else None
+
+    @property
+    def told(self) -> str:
+        """`` `should_stop` (train.py:44, `if loss < 0.1`) ``."""
+        first = self.switches[0]
+        places = dict.fromkeys(words.place(each.where) for each in self.switches)
+        under = f", `{first.condition}`" if self.the_only is not None and first.condition else ""
+        return f"`{first.name}` ({words.listed(places)}{under})"
+
+
+@once
+def stopped(case: Case) -> Switched | None:
+    """Ranks left a trainer's loop with data left, or after an epoch, and one switch of the user's ends that loop."""
+    left, others, after = _left_early(case)
+    found = _of_one_name(each for each in _own(case) if each.leaves)
+    if not left or not others or not found or not runs_below_a_package(case, left):
+        return None
+    return Switched(left, others, found, after)
+
+
+def _left_early(case: Case) -> tuple[Ranks, Ranks, str]:
+    uneven = first_uneven(case)
+    if uneven is not None:
+        left = tuple(rank for rank in uneven.short if not uneven.drawn[rank].exhausted)
+        count = max((worked_on(view, uneven) for view in case.views(left)), default=0)
+        others = tuple(rank for rank in uneven.drawn if rank not in uneven.short)
+        return left, others, f"after {words.plural(count, 'batch')} of epoch {uneven.epoch}, with data left"
+    ended = ended_epochs(case)
+    if ended is None or ended.at_one_end or ended.closed is not None:
+        return (), (), ""
+    return ended.left, ended.others, f"after epoch {ended.epoch}"
+
+
+@once
+def led(case: Case) -> Switched | None:
+    """All ranks wait, some in a call to which a package came under a switch of the user's, the others elsewhere.
+
+    Ranks that parted in an earlier step may come there for another reason.
+    """
+    living = [view for view in case if not (view.dead or view.over)]
+    if len(living) < 2 or any(view.rank not in case.blocked for view in living):
+        return None
+    own = [each for each in _own(case) if each.asks != "rank" and not each.leaves]  # a check of the rank is meant so
+    for name in sorted({each.name for each in own}):
+        guards = [each for each in own if each.name == name]
+        under = tuple(view.rank for view in living if any(_holds(each, view) for each in guards))
+        others = tuple(view.rank for view in living if view.rank not in under)
+        if under and others and _in_this_step(case, under):
+            found = tuple(each for each in guards if any(_holds(each, case.ranks[rank]) for rank in under))
+            return Switched(under, others, found)
+    return None
+
+
+def _own(case: Case) -> tuple[Switch, ...]:
+    """Those whose condition may come out otherwise on another rank."""
+    return tuple(each for each in case.snapshot.switches if each.asks != "alike")
+
+
+def _of_one_name(found: Iterable[Switch]) -> tuple[Switch, ...]:
+    switches = tuple(found)
+    return switches if len({each.name for each in switches}) == 1 else ()
+
+
+def _holds(switch: Switch, view: RankView) -> bool:
+    """The rank stands in what that line of the package guards."""
+    asked = switch.asked
+    return any(
+        frame.file == asked.file and asked.line < frame.line <= switch.last
+        for frame in view.evidence.main_stack
+        if not frame.native
+    )
+
+
+def _in_this_step(case: Case, ranks: Ranks) -> bool:
+    first = parting(case)
+    return first is None or all(case.ranks[rank].step.step == first.step.step for rank in ranks)

@@ -1,0 +1,107 @@
+"""What the user's code sets for a package to decide by: `trainer.should_stop = True`, `control.should_evaluate = hot`.
+
+A trainer's own loop has no line of the user's at which ranks could part. But the user's callbacks set attributes by
+which it decides, and its source asks for them. Where both are found, the line that sets one on some ranks only is the
+one to look at. Hints, and never proof.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from hangwatch.model import Frame, Switch
+from hangwatch.source.decisions import Asks, asks
+from hangwatch.source.loops import holds, parsed, scope_of, within
+
+_ORDER: tuple[Asks, ...] = ("rank", "value", "check", "alike")
+_TURNS_BACK = (ast.Return, ast.Continue, ast.Raise)
+
+
+class _Set(NamedTuple):
+    name: str
+    where: Frame
+    condition: str
+    asks: Asks
+
+
+class _Asked(NamedTuple):
+    where: Frame
+    last: int
+    leaves: bool
+
+
+def switches(own: Iterable[tuple[str, str]], packages: Iterable[tuple[str, str]]) -> tuple[Switch, ...]:
+    """Those of the user's files that one of the packages' files asks for; each file with its text."""
+    made = [each for file, text in own for each in _set_in(file, parsed(text))]
+    names = {each.name for each in made}
+    found = [(name, asked) for file, text in packages if names for name, asked in _asked_in(file, parsed(text), names)]
+    return tuple(
+        Switch(each.name, each.where, each.condition, each.asks, asked.where, asked.last, asked.leaves)
+        for each in made
+        for name, asked in found
+        if name == each.name
+    )
+
+
+# -------------------------------------------------------------- set by the user
+
+
+def _set_in(file: str, tree: ast.Module | None) -> Iterator[_Set]:
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Assign) and _is_truth(node.value):
+            for target in node.targets:
+                if isinstance(target, ast.Attribute) and not _is_self(target.value):
+                    scope = scope_of(tree, node.lineno)  # type: ignore[arg-type]
+                    yield _one(file, target.attr, node, scope, tree)  # type: ignore[arg-type]
+
+
+def _one(file: str, name: str, node: ast.Assign, scope: ast.AST, tree: ast.Module) -> _Set:
+    tests = [*_conditions(scope, node.lineno)]
+    told = f"if {ast.unparse(tests[-1])}" if tests else ""
+    if not isinstance(node.value, ast.Constant):
+        tests.append(node.value)
+        told = told or ast.unparse(node.value)
+    kinds = [asks(test, scope, tree) for test in tests]
+    kind: Asks = next((each for each in _ORDER if each in kinds), "alike")
+    return _Set(name, Frame(file, node.lineno, getattr(scope, "name", "<module>")), told, kind)
+
+
+def _is_truth(value: ast.expr) -> bool:
+    negated = isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.Not)
+    constant = isinstance(value, ast.Constant) and isinstance(value.value, bool)
+    return negated or constant or isinstance(value, ast.Compare | ast.BoolOp)
+
+
+def _is_self(owner: ast.expr) -> bool:
+    """An attribute of the user's own object. A package may ask it, but it is most likely the user's own affair."""
+    return isinstance(owner, ast.Name) and owner.id in ("self", "cls")
+
+
+def _conditions(scope: ast.AST, line: int) -> Iterator[ast.expr]:
+    """What holds at `line` of that function, outer conditions first: those around it, and those that turn back."""
+    for node in within(scope):
+        if not isinstance(node, ast.If):
+            continue
+        if holds(node.body, line):
+            yield node.test
+        elif holds(node.orelse, line) or ((node.end_lineno or 0) < line and isinstance(node.body[-1], _TURNS_BACK)):
+            yield ast.UnaryOp(ast.Not(), node.test)
+
+
+# -------------------------------------------------------------- asked for by a package
+
+
+def _asked_in(file: str, tree: ast.Module | None, names: set[str]) -> Iterator[tuple[str, _Asked]]:
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.If | ast.While):
+            leaves = isinstance(node, ast.While) or isinstance(node.body[-1], ast.Break | ast.Return)
+            last = node.body[-1].end_lineno or node.lineno
+            where = Frame(file, node.lineno, getattr(scope_of(tree, node.lineno), "name", ""))  # type: ignore[arg-type]
+            for name in sorted(names & _attributes(node.test)):
+                yield name, _Asked(where, last, leaves)
+
+
+def _attributes(test: ast.expr) -> set[str]:
+    return {part.attr for part in ast.walk(test) if isinstance(part, ast.Attribute)}
