@@ -108,9 +108,10 @@ class Case:
     def surely_waits(self, view: RankView) -> bool:
         """Its host waits: in a call of torch.distributed that blocks, or for its device.
 
-        In a call of the driver, too, that takes a moment only, where it stands behind a collective that is not done.
+        In a call of the driver, too, that takes a moment only, where it stands behind a collective that is not done:
+        its own call, or that of the thread that computes its gradients.
         """
-        behind_one = view.now.launches and view.rank in self.blocked
+        behind_one = (view.now.launches or view.spins) and view.rank in self.blocked
         return view.waits_for_sure or self.waits.shows_device_wait(view) or behind_one
 
     def works(self, view: RankView) -> bool:

@@ -48,7 +48,7 @@ def circular(case: Case, cause: str, entries: list[Blocked], astray: Set[int] = 
         evidence=(
             *edges[: words.SHOWN],
             *_unserved(case, entries),
-            *_astray(case, late or strays),
+            *_astray(case, strays if by_peers else late),
             *_alone_in(case, kept),
             *_past(case, guilty),
         ),

@@ -22,8 +22,7 @@ COST = """\
 
 Of one rank, whose DDP reduces gradients on the GPU all the same, with a model as small as models get."""
 WHOLE_RUNS = """\
-Whole runs, which differ by more than that from one to the next:
-"""
+Whole runs, which differ by more than that from one to the next:"""
 NOT_YET = """\
 **It has not run yet**: so far hangwatch is tested on gloo, with real jobs, and on simulated NCCL: by
 [simulated jobs](world.md), stand-ins, and dumps and logs in its formats.
@@ -86,9 +85,10 @@ def _turns(turns: dict[str, float]) -> str:
     share = turns["added"] / turns["plain"] * 100 if turns["plain"] else 0.0
     return (
         f"The probe adds **{turns['added']:.0f} us** to a step of {turns['plain']:.0f} us ({share:.1f} %; half of"
-        f" {turns['pairs']:.0f} pairs lie between {turns['added_low']:.0f} and {turns['added_high']:.0f} us),"
-        f" {turns['added_processor']:.0f} us of them processor time of the training thread. It is the same for longer"
-        " steps. Measured with and without it in turns, in one process.\n"
+        f" {turns['pairs']:.0f} pairs lie between {turns['added_low']:.0f} and {turns['added_high']:.0f} us), and"
+        f" {turns['added_processor']:.0f} us to the processor time of the training thread. Longer steps pay no more.\n"
+        "Measured with and without it in turns, in one process; where half of the pairs lie far apart, other programs"
+        " took the machine meanwhile, and the figure says little.\n"
     )
 
 

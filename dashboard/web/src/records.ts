@@ -335,7 +335,18 @@ export interface Snapshot {
   start_patience_s: number;
   excerpts: Excerpt[];
   call_sites: CallSite[];
+  switches: Switch[];
   health: JobHealth | null;
+}
+
+export interface Switch {
+  name: string;
+  where: Frame;
+  condition: string;
+  asks: string;
+  asked: Frame;
+  last: number;
+  leaves: boolean;
 }
 
 export interface ForeignMemory {
@@ -425,6 +436,7 @@ export interface Incident {
   start_patience_s: number;
   excerpts: Excerpt[];
   call_sites: CallSite[];
+  switches: Switch[];
   check_next: NextCheck[];
   health: JobHealth | null;
 }

@@ -15,6 +15,7 @@ from hangwatch.facts.process_end import EndedFor, ended_for
 from hangwatch.facts.repeats import made_by_few, package_line, repeated_by_few, stands_in_it
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Frame, Status, ThreadStack
+from hangwatch.proof.waits import Blocked
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.repeated import repeated_before
@@ -73,7 +74,7 @@ def _alone_among(case: Case, ranks: list[int], asked: list[int]) -> RankView | N
     loners = [
         rank
         for rank in asked
-        if case.blocked[rank].activity.in_collective  # a line in which it waits for its device made no call
+        if _stands_in_its_call(case.blocked[rank])
         and not case.blocked[rank].to_a_peer
         and rank not in short
         and (sites.regular(rank) is False or _in_its_first_call_alone(case, rank, _without(ranks, rank)))
@@ -105,6 +106,17 @@ def _alone_among(case: Case, ranks: list[int], asked: list[int]) -> RankView | N
     usual = [other for other in others if sites.regular(other.rank) or has_left_loop(case, other)]
     known = 2 * len(usual) > len(others) or lone.guarded
     return lone if known or _stand_together(sites, lone, others) else None
+
+
+def _stands_in_its_call(entry: Blocked) -> bool:
+    """It is in a call, or waits for its device in the line that made the call: `.full_tensor().cpu()`.
+
+    Of a call that C++ code issued no line is on record: there a check of the rank on the way speaks for it.
+    """
+    made = path(entry.call.frames)[:1] if entry.call is not None else ()
+    at = entry.where
+    by_this_line = at is not None and made == ((at.file, at.line),)
+    return entry.activity.in_collective or by_this_line or (not made and entry.activity.guard == "rank")
 
 
 def _past_its_block(lone: RankView, others: list[RankView]) -> bool:
@@ -229,7 +241,10 @@ def _alone_in(case: Case, alone: tuple[int, ...], call: str, before: Parting | N
         return f"{ranks} {words.verb(len(alone), 'is', 'are')} alone in {call}, which the other ranks {do_not}"
     if call:
         return f"{ranks} called {call} {before.when}, which the other ranks {do_not}"
-    return f"{ranks} issued more collectives than the other ranks {before.when}, which of them is not on record"
+    lone = case.ranks[alone[0]]
+    there = before.step.step == lone.step.step and lone.where is not None and not lone.over
+    now = f"; it is at {words.place(lone.where)}" if there and len(alone) == 1 else ""
+    return f"{ranks} issued more collectives than the other ranks {before.when}, which of them is not on record{now}"
 
 
 def _place_of(found: Parting) -> Frame | None:
