@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, runs_below_a_package, worked_on
@@ -47,10 +47,16 @@ class Switched:
 def stopped(case: Case) -> Switched | None:
     """Ranks left a trainer's loop with data left, or after an epoch, and one switch of the user's ends that loop."""
     left, others, after = _left_early(case)
-    found = _of_one_name(each for each in _own(case) if each.leaves)
-    if not left or not others or not found or not runs_below_a_package(case, left):
+    found = ending(case, left, others)
+    if not left or not others or found is None or not runs_below_a_package(case, left):
         return None
-    return Switched(left, others, found, after)
+    return replace(found, after=after)
+
+
+def ending(case: Case, ranks: Ranks, others: Ranks) -> Switched | None:
+    """The one switch of the user's that ends a trainer's loop, where `ranks` took another way in it than the others."""
+    found = _of_one_name(each for each in _own(case) if each.leaves)
+    return Switched(ranks, others, found) if found else None
 
 
 def _left_early(case: Case) -> tuple[Ranks, Ranks, str]:

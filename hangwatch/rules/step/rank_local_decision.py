@@ -13,7 +13,7 @@ from hangwatch.facts.other_loaders import uneven_still
 from hangwatch.facts.parted import Parted, ended_by_itself, parted, strayed
 from hangwatch.facts.parting import Left, counted, made_there_too, parting, two_sides
 from hangwatch.facts.skip_paths import condition, conditions
-from hangwatch.facts.switches import Switched, led, stopped
+from hangwatch.facts.switches import Switched, ending, led, stopped
 from hangwatch.facts.trainer_branches import Branch, trainer_branch
 from hangwatch.facts.turns import fewer_turns
 from hangwatch.facts.witness import Kind, Witness
@@ -152,6 +152,15 @@ def decided_by_a_trainer(case: Case) -> Finding | None:
         f"{odd} went on at {there} to {calls[branch.odd[0]].op}, and {others} at {here} to {calls[branch.others[0]].op}"
     )
     doing = _phases(case, branch)
+    if (switch := ending(case, branch.odd, branch.others)) is not None:
+        return _of_a_switch(
+            case,
+            switch,
+            branch.odd,
+            f"{words.capital(odd)} took another way than {others} in {function} ({there}){doing}: {switch.told} ends"
+            " that loop, and came out differently on the ranks.",
+            (f"{ways}, as number {branch.found.seq} of group {branch.found.group.name}",),
+        )
     return Finding(
         "rank-local-decision",
         Certainty.LIKELY,
@@ -210,7 +219,9 @@ def led_by_a_switch(case: Case) -> Finding | None:
     )
 
 
-def _of_a_switch(case: Case, found: Switched, odd: tuple[int, ...], summary: str) -> Finding:
+def _of_a_switch(
+    case: Case, found: Switched, odd: tuple[int, ...], summary: str, evidence: tuple[str, ...] = ()
+) -> Finding:
     first = found.switches[0]
     return Finding(
         "rank-local-decision",
@@ -220,7 +231,7 @@ def _of_a_switch(case: Case, found: Switched, odd: tuple[int, ...], summary: str
         culprits=case.culprits(odd, found.the_only),
         victims=case.victims(odd) if len(odd) < len(case.ranks) else (),
         step=case.step_of(odd),
-        evidence=(f"`{first.name}` is asked for at {words.place(first.asked)}, in {first.asked.function}",),
+        evidence=(f"`{first.name}` is asked for at {words.place(first.asked)}, in {first.asked.function}", *evidence),
         witnesses=(Witness(Kind.SOURCE, f"{words.place(first.where)} sets it by what may differ by rank"),),
         status=case.failed,
         awaited=odd,

@@ -9,7 +9,7 @@ import pytest
 from hangwatch.facts.case import Case
 from hangwatch.facts.trainer_branches import parted
 from hangwatch.judge import diagnose
-from hangwatch.model import Collective, Frame, RankEvidence, Snapshot
+from hangwatch.model import Collective, Frame, RankEvidence, Snapshot, Switch
 from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import mispaired_at_a_new_place
 from tests.unit.rules.step.worlds import Program, world
 from tests.unit.simulator import SCRIPT, TORCH, TRAINER, Call, Draw
@@ -77,6 +77,17 @@ def test_what_a_trainer_decides_by_differs_by_rank(odd: int) -> None:
     assert "strategy.py:154" in verdict.summary
     said = f"rank {odd} went on at strategy.py:154 to barrier, and"
     assert any(sentence.startswith(said) for sentence in verdict.evidence), verdict.evidence
+
+
+@pytest.mark.parametrize(("leaves", "named"), [(True, True), (False, False)])
+def test_the_line_that_ends_the_trainers_loop_is_named(leaves: bool, named: bool) -> None:
+    where, asked = Frame(SCRIPT, 43, "training_step"), Frame(TRAINER, 135, "done")
+    stop = Switch("should_stop", where, "if running < good", "value", asked, 144, leaves)
+    verdict = diagnose(replace(_job(2, 3), switches=(stop,))).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("rank-local-decision", [2])
+    assert "another way" in verdict.summary
+    assert ("`should_stop` (train.py:43, `if running < good`) ends that loop" in verdict.summary) is named
+    assert (verdict.culprits[0].where == where) is named
 
 
 def test_of_two_ranks_neither_took_the_other_way() -> None:

@@ -45,6 +45,21 @@ class Sources:
 
         return text
 
+    def beside(self, file: str, root: Path | None = None) -> list[str]:
+        """The Python files of the folder of `file`, by name; none where it cannot be read in time."""
+        folder = str(Path(file).parent)
+        for place in (folder, f"{root}{folder}" if root is not None else folder):
+            if self.stuck:
+                break
+            try:
+                names = within(self.patience_s, lambda place=place: _python_in(place), "hangwatch-source")  # type: ignore[misc]
+            except DeadlineError:
+                self.stuck = True
+                break
+            if names:
+                return [f"{folder}/{name}" for name in names]
+        return []
+
     def _one(self, file: str) -> Source | None:
         if file not in self._known and not self.stuck:
             self._known[file] = self._awaited(file)
@@ -71,6 +86,13 @@ def read(file: str) -> Source | None:
             return Source(opened.read(LARGEST_SOURCE), found.st_mtime) if _sane(found) else None
     except (OSError, ValueError):
         return None
+
+
+def _python_in(folder: str) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(folder) if name.endswith(".py"))
+    except OSError:
+        return []
 
 
 def _sane(found: os.stat_result) -> bool:

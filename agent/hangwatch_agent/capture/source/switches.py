@@ -17,16 +17,26 @@ MOST_FILES = 32  # of the user's, and of packages; a trainer's loops stand in a 
 
 
 def switches(ranks: Iterable[RankEvidence], sources: Sources, proc: Path) -> tuple[Switch, ...]:
-    """Those of all ranks, whose stacks and recorded calls go through packages. Ranks share them."""
+    """Those of all ranks, whose stacks and recorded calls go through packages. Ranks share them.
+
+    Callbacks often lie in a file of their own beside the program, and on no stack.
+    """
     own: dict[str, str] = {}
     packages: dict[str, str] = {}
+    folders: set[str] = set()
     for rank in ranks:
         lives = rank.process is not None and rank.process.state != "X"
-        text_of = sources.reader(proc / str(rank.pid) / "root" if lives else None)
+        root = proc / str(rank.pid) / "root" if lives else None
+        text_of = sources.reader(root)
         for file in dict.fromkeys(frame.file for frame in _frames(rank) if not frame.native):
             known = {"user": own, "package": packages}.get(origin(file))
             if known is not None and file not in known:
                 _add(known, file, text_of)
+        for file in list(own) if packages else ():
+            if (folder := str(Path(file).parent)) not in folders:
+                folders.add(folder)
+                for beside in sources.beside(file, root)[:MOST_FILES]:
+                    _add(own, beside, text_of)
     if not packages:
         return ()
     found = source.switches(own.items(), packages.items())
