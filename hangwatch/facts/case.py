@@ -111,8 +111,10 @@ class Case:
         In a call of the driver, too, that takes a moment only, where it stands behind a collective that is not done:
         its own call, or that of the thread that computes its gradients.
         """
-        behind_one = (view.now.launches or view.spins) and view.rank in self.blocked
-        return view.waits_for_sure or self.waits.shows_device_wait(view) or behind_one
+        return view.waits_for_sure or self.waits.shows_device_wait(view) or self._behind_one(view)
+
+    def _behind_one(self, view: RankView) -> bool:
+        return (view.now.launches or view.spins) and view.rank in self.blocked
 
     def works(self, view: RankView) -> bool:
         """`view` shows a sign of work; that it spins in a wait is none."""
@@ -131,7 +133,7 @@ class Case:
         """Python frames in which ranks wait for their device, unless the native frames below them show no such wait."""
         lines = {python_frames(view) for view in self.views(self.blocked) if not view.now.in_collective}
         looked_at = [view for view in self if any(frame.native for frame in view.evidence.main_stack)]
-        others = (view for view in looked_at if not (view.now.launches or self.waits.shows_device_wait(view)))
+        others = (view for view in looked_at if not (self._behind_one(view) or self.waits.shows_device_wait(view)))
         return frozenset(lines.difference(map(python_frames, others)))
 
     # -------------------------------------------------------------- the proof

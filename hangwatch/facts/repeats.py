@@ -65,7 +65,7 @@ def _by_a_way_of_its_own(case: Case, divergence: Divergence, rank: int, other: i
 
 
 def _by_line(places: Counter[Site]) -> Counter[Site]:
-    """The same, by the innermost of the user's lines alone."""
+    """The same, by the innermost of the user's lines, and what lies between it and torch."""
     found: Counter[Site] = Counter()
     for place, times in places.items():
         found[place._replace(lines=place.lines[:1])] += times

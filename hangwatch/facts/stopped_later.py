@@ -40,8 +40,7 @@ def before_the_stop(snapshot: Snapshot, later: Sequence[RankView]) -> Snapshot:
 def sentences(later: Sequence[RankView]) -> tuple[str, ...]:
     """That they are stopped, which whoever wants the job to go on has to know."""
     return tuple(
-        f"Rank {view.rank} (pid {view.pid}) is stopped (state {view.state}), since after the job had come to a"
-        " standstill."
+        f"Rank {view.rank} (pid {view.pid}) is stopped (state {view.state}), since some time after the last movement."
         for view in later[: words.SHOWN]
     )
 

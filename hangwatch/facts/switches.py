@@ -12,6 +12,7 @@ from hangwatch.facts.epochs import ended_epochs
 from hangwatch.facts.parting import parting
 from hangwatch.model import Frame, Switch
 from hangwatch.ranks.view import RankView
+from hangwatch.stacks.frames import origin
 
 Ranks = tuple[int, ...]
 
@@ -88,8 +89,17 @@ def led(case: Case) -> Switched | None:
         others = tuple(view.rank for view in living if view.rank not in under)
         if under and others and _in_this_step(case, under):
             found = tuple(each for each in guards if any(_holds(each, case.ranks[rank]) for rank in under))
-            return Switched(under, others, found)
+            if _decided(case, found, under, others):
+                return Switched(under, others, found)
     return None
+
+
+def _decided(case: Case, found: Iterable[Switch], under: Ranks, others: Ranks) -> bool:
+    """That the ranks under it came there, and nothing that they met there, keeps them from the others."""
+    step = case.ranks[under[0]].step.step
+    switches = tuple(found)
+    by_it = all(_by_the_package(each, case.ranks[rank]) for each in switches for rank in under)
+    return by_it and not any(_was_there(case, each, rank, step) for each in switches for rank in others)
 
 
 def _own(case: Case) -> tuple[Switch, ...]:
@@ -104,12 +114,26 @@ def _of_one_name(found: Iterable[Switch]) -> tuple[Switch, ...]:
 
 def _holds(switch: Switch, view: RankView) -> bool:
     """The rank stands in what that line of the package guards."""
+    return any(_guards(switch, frame) for frame in view.evidence.main_stack)
+
+
+def _guards(switch: Switch, frame: Frame) -> bool:
     asked = switch.asked
-    return any(
-        frame.file == asked.file and asked.line < frame.line <= switch.last
-        for frame in view.evidence.main_stack
-        if not frame.native
-    )
+    return not frame.native and frame.file == asked.file and asked.line < frame.line <= switch.last
+
+
+def _by_the_package(switch: Switch, view: RankView) -> bool:
+    """It stands there in the package's own code: no check of the rank, and no hook of the user's, led it on."""
+    inner = next((n for n, frame in enumerate(view.evidence.main_stack) if _guards(switch, frame)), 0)
+    own = any(origin(frame.file) == "user" for frame in view.evidence.main_stack[:inner])
+    return not own and view.now.guard != "rank"
+
+
+def _was_there(case: Case, switch: Switch, rank: int, step: int | None) -> bool:
+    """It has made a call there in this step, and gone on."""
+    view = case.ranks[rank]
+    made = (call for call in view.evidence.collectives.recent if step is not None and (call.step or 0) >= step)
+    return any(_guards(switch, frame) for call in made for frame in call.frames)
 
 
 def _in_this_step(case: Case, ranks: Ranks) -> bool:

@@ -28,17 +28,25 @@ def diagnose(snapshot: Snapshot) -> Judgement:
     """The verdict on a job that does not move, with its status and stage.
 
     Never raises on odd evidence: a rule that fails is left out, which is said in the verdict, and then nothing that
-    rules behind it say is proven.
+    rules behind it say is proven. That ranks were stopped when the job stood already is no cause where another is found
+    without it.
     """
     later = stopped_later(snapshot)
-    case, faults = Case(before_the_stop(snapshot, later)), list[str]()
+    found = _diagnosed(before_the_stop(snapshot, later)) if later else None
+    if found is not None and "undetermined" not in (found.verdict.cause, found.verdict.certainty):
+        return replace(found, verdict=replace(found.verdict, details=(*found.verdict.details, *sentences(later))))
+    return _diagnosed(snapshot)
+
+
+def _diagnosed(snapshot: Snapshot) -> Judgement:
+    case, faults = Case(snapshot), list[str]()
     finding = best(_findings(case, faults)) or undetermined(case)
     if finding.cause == "undetermined":
         finding = _while_it_waited(case, faults) or finding
     if faults and finding.certainty is Certainty.PROVEN:
         finding = replace(finding, certainty=Certainty.LIKELY)
     diff = _guarded(ranks_diff, case, faults) if stage_of(finding) is Stage.STEP else None
-    judgement = judged(case, replace(finding, details=(*finding.details, *sentences(later), *faults)))
+    judgement = judged(case, replace(finding, details=(*finding.details, *faults)))
     return replace(judgement, verdict=replace(judgement.verdict, diff=diff))
 
 

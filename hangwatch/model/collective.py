@@ -32,7 +32,7 @@ class Collective:
     step: int | None = None  # step counter of the rank at the time, where known
     output_sizes: tuple[tuple[int, ...], ...] = ()
     started: bool | None = None  # whether the device has begun it; None where no start events are recorded
-    via: int = 0  # a checksum (`stacks.frames.via`) of a path that `frames` do not show whole; 0 where they do
+    via: int = 0  # a checksum (`stacks.frames.via`) of the whole path; 0 where `frames` are that, or it goes by none
 
 
 @dataclass(frozen=True, slots=True)

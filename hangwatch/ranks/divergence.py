@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
-from hangwatch.model import Divergence, Reading, StepEntry
+from hangwatch.model import Divergence, Frame, Reading, StepEntry
 from hangwatch.ranks.joined import stood_in
 from hangwatch.ranks.paces import LEAST_ALIKE, fit_together, pace_of, paces_of
 from hangwatch.ranks.shared_steps import GroupKey, StepKey, aligned, all_named, between, comparable, step_key, usual
+from hangwatch.stacks.frames import name_of, of_program
 
 CONFIRM = 2  # further steps that a difference must last: a background call may lie on either side of a step's end
 
@@ -129,11 +131,17 @@ def _whole_turns(found: Divergence, readings: Mapping[int, Reading]) -> bool:
     if found.epoch is not None or not one or any(count < one or count % one for count in found.counts.values()):
         return False
     calls = [
-        {call.seq: (call.op, call.frames) for call in reading.calls if call.group == found.group}
+        {call.seq: (call.op, _way(call.frames)) for call in reading.calls if call.group == found.group}
         for reading in readings.values()
     ]
     shared = set.intersection(*(set(made) for made in calls))
     return all(len({made[seq] for made in calls}) == 1 for seq in shared)
+
+
+@lru_cache(maxsize=4096)
+def _way(frames: tuple[Frame, ...]) -> tuple[tuple[str, int], ...]:
+    """The path of a call, the same on nodes that have the program in different folders."""
+    return tuple((name_of(each.function), each.line) for each in of_program(frames))
 
 
 Recent = dict[StepKey, StepEntry]

@@ -122,7 +122,7 @@ def parsed(source: str | None) -> ast.Module | None:
     """The module of that text; None where it is none."""
     try:
         return None if source is None else _parsed(source)
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from hangwatch.model import Frame, Switch
 from hangwatch.source.decisions import Asks, asks
 from hangwatch.source.loops import holds, parsed, scope_of, within
 
+MOST = 64  # settings of one file
 _ORDER: tuple[Asks, ...] = ("rank", "value", "check", "alike")
 _TURNS_BACK = (ast.Return, ast.Continue, ast.Raise)
+_OF_TENSORS = frozenset({"requires_grad", "training", "grad", "data"})  # set and asked for everywhere, of any part
 
 
 class _Set(NamedTuple):
@@ -27,6 +31,7 @@ class _Set(NamedTuple):
 
 
 class _Asked(NamedTuple):
+    name: str
     where: Frame
     last: int
     leaves: bool
@@ -34,27 +39,28 @@ class _Asked(NamedTuple):
 
 def switches(own: Iterable[tuple[str, str]], packages: Iterable[tuple[str, str]]) -> tuple[Switch, ...]:
     """Those of the user's files that one of the packages' files asks for; each file with its text."""
-    made = [each for file, text in own for each in _set_in(file, parsed(text))]
-    names = {each.name for each in made}
-    found = [(name, asked) for file, text in packages if names for name, asked in _asked_in(file, parsed(text), names)]
+    found = [asked for file, text in packages for asked in _asked_in(file, text)]
+    names = {asked.name for asked in found} - _OF_TENSORS
+    made = [each for file, text in own if names for each in _set_in(file, parsed(text), names)]
     return tuple(
         Switch(each.name, each.where, each.condition, each.asks, asked.where, asked.last, asked.leaves)
         for each in made
-        for name, asked in found
-        if name == each.name
+        for asked in found
+        if asked.name == each.name
     )
 
 
 # -------------------------------------------------------------- set by the user
 
 
-def _set_in(file: str, tree: ast.Module | None) -> Iterator[_Set]:
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.Assign) and _is_truth(node.value):
-            for target in node.targets:
-                if isinstance(target, ast.Attribute) and not _is_self(target.value):
-                    scope = scope_of(tree, node.lineno)  # type: ignore[arg-type]
-                    yield _one(file, target.attr, node, scope, tree)  # type: ignore[arg-type]
+def _set_in(file: str, tree: ast.Module | None, names: set[str]) -> Iterator[_Set]:
+    if tree is None:
+        return
+    assigned = (node for node in ast.walk(tree) if isinstance(node, ast.Assign) and _is_truth(node.value))
+    targets = ((node, target) for node in assigned for target in node.targets if isinstance(target, ast.Attribute))
+    wanted = ((node, each) for node, each in targets if each.attr in names and not _is_self(each.value))
+    for node, target in islice(wanted, MOST):
+        yield _one(file, target.attr, node, scope_of(tree, node.lineno), tree)
 
 
 def _one(file: str, name: str, node: ast.Assign, scope: ast.AST, tree: ast.Module) -> _Set:
@@ -93,15 +99,27 @@ def _conditions(scope: ast.AST, line: int) -> Iterator[ast.expr]:
 # -------------------------------------------------------------- asked for by a package
 
 
-def _asked_in(file: str, tree: ast.Module | None, names: set[str]) -> Iterator[tuple[str, _Asked]]:
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.If | ast.While):
-            leaves = isinstance(node, ast.While) or isinstance(node.body[-1], ast.Break | ast.Return)
-            last = node.body[-1].end_lineno or node.lineno
-            where = Frame(file, node.lineno, getattr(scope_of(tree, node.lineno), "name", ""))  # type: ignore[arg-type]
-            for name in sorted(names & _attributes(node.test)):
-                yield name, _Asked(where, last, leaves)
+@lru_cache(maxsize=128)
+def _asked_in(file: str, text: str) -> tuple[_Asked, ...]:
+    """What the conditions of a package's file ask for. Remembered, and its tree is not: some take tens of megabytes."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    found: list[_Asked] = []
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            answers = any(ast.unparse(each).endswith("property") for each in function.decorator_list)
+            for node in within(function):
+                if isinstance(node, ast.If | ast.While):
+                    found += _asked_at(Frame(file, node.lineno, function.name), node, answers=answers)
+    return tuple(found)
 
 
-def _attributes(test: ast.expr) -> set[str]:
-    return {part.attr for part in ast.walk(test) if isinstance(part, ast.Attribute)}
+def _asked_at(where: Frame, node: ast.If | ast.While, *, answers: bool) -> Iterator[_Asked]:
+    """`answers`: it stands in a property, whose value others ask for, as for whether a loop is done."""
+    ends = ast.Break | ast.Return if answers else ast.Break
+    leaves = isinstance(node, ast.While) or isinstance(node.body[-1], ends)
+    last = node.body[-1].end_lineno or node.lineno
+    for name in sorted({part.attr for part in ast.walk(node.test) if isinstance(part, ast.Attribute)}):
+        yield _Asked(name, where, last, leaves)

@@ -120,13 +120,20 @@ def stacks_of_error(error: ExceptionFacts | None) -> tuple[ThreadStack, ...]:
     return (ThreadStack(0, name, error.frames, main=name == "MainThread", source="error"),)
 
 
+def of_program(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """The frames from the user's outermost one inwards; all of them where none is the user's."""
+    own = [n for n, each in enumerate(frames) if not each.native and origin(each.file) == "user"]
+    return frames[: own[-1] + 1] if own else frames
+
+
 @lru_cache(maxsize=8192)
 def via(frames: tuple[Frame, ...]) -> int:
     """A checksum of the lines of packages in a whole call path, the same on all machines; 0 where there are none.
 
     One line of the user's leads to all that a trainer calls, and one helper of a package's makes the calls of many.
+    What has started the user's program, such as a debugger or a profiler on one rank, is left out.
     """
-    lines = [each for each in frames if not each.native and origin(each.file) == "package"]
+    lines = [each for each in of_program(frames) if not each.native and origin(each.file) == "package"]
     return crc32("|".join(f"{_IN_PACKAGES.sub('', each.file)}:{each.line}" for each in lines).encode()) if lines else 0
 
 

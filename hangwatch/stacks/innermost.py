@@ -39,13 +39,13 @@ _MEETINGS = {
     "broadcast_from_rank_zero": "broadcast_from_rank_zero",
 }
 
-_NATIVE_DEVICE = re.compile(r"cu(da)?((Stream|Device|Event|Ctx)Synchronize|Memcpy)|_local_scalar_dense")
+_NATIVE_DEVICE = re.compile(r"cu(da)?(Stream|Device|Event|Ctx)Synchronize|_local_scalar_dense")
 _NATIVE_WAIT = re.compile(
     r"c10d::.*(::wait\b|::waitRecv|::waitSend|runWait|finalize_backward|::synchronize|::barrier)|gloo::.*wait"
     r"|c10d::Work|ncclComm(Init|Abort)|AsyncWork::"
 )
 _NATIVE_DRIVER = re.compile(r"cu(da)?[A-Z]\w+$")
-_NATIVE_LAUNCH = re.compile(r"cu(da)?(Graph)?(Launch|Mem(Alloc|Free|set)|Malloc|Free)")
+_NATIVE_LAUNCH = re.compile(r"cu(da)?(Graph)?(Launch|Mem(cpy|Alloc|Free|set)|Malloc|Free)")
 _NATIVE_ENGINE = "torch::autograd::Engine::thread_main"
 _NATIVE_JOIN = re.compile(r"ncclCommInit|c10d::NCCLComm::create|ProcessGroupNCCL::(init|get)NCCLComm")
 _HOOK = re.compile(r"/hangwatch_agent/(rank/)?hooks/collectives\.py$")  # our probe's frame around a group's methods
@@ -259,10 +259,10 @@ def spins(inner: tuple[Frame, ...]) -> bool:
 
 
 def launches(inner: tuple[Frame, ...]) -> bool:
-    """Whether a native frame shows that it gives the device something to do, or takes memory of it or gives it back.
+    """Whether a native frame shows that it gives the device something to do, copies, or takes memory or gives it back.
 
-    That takes a moment. It waits there for what the device does where a launch queue is full, where a kernel is loaded
-    at its first launch, and where memory is given back.
+    That takes a moment, or the time of the copies. It waits there for what the device does where data comes from there,
+    where a launch queue is full, where a kernel is loaded at its first launch, and where memory is given back.
     """
     return any(frame.native and _NATIVE_LAUNCH.match(frame.function) for frame in inner)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hangwatch.model import Collective, Collectives, Frame, GroupHead, Reading
 from hangwatch.ranks.flight_recorder import AUTOGRAD, by_autograd, completed_through
+from hangwatch.stacks.frames import ENGINE
 from hangwatch_agent.board.collectives import NOT_RECORDED, from_board, last_calls
 
 if TYPE_CHECKING:
@@ -152,12 +153,13 @@ def _joined(recorded: Collective, on_board: dict[tuple[str, int], Collective]) -
     seen = on_board.get((recorded.group, recorded.seq))
     if seen is None:
         return recorded
+    in_backward = any(frame.function == ENGINE for frame in seen.frames)  # the board alone leads to the user's line
     return replace(
         recorded,
         op=seen.op,
         peer=seen.peer,
         thread_id=seen.thread_id,
         thread_name=seen.thread_name,
-        frames=recorded.frames or seen.frames,
+        frames=seen.frames if in_backward or not recorded.frames else recorded.frames,
         step=seen.step,
     )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from hangwatch.model import CaptureNote, Collectives, Phase, Pipe, Reading
+from hangwatch.model import CaptureNote, Collectives, Phase, Pipe, RankEvidence, Reading, Switch
 from hangwatch_agent.capture import sample
 from hangwatch_agent.capture.assemble import Seen
 from hangwatch_agent.capture.options import CaptureOptions, CaptureResult, Target
@@ -190,6 +190,14 @@ class _Capture:
                 )
                 self.notes.append(CaptureNote("last output", False, detail, rank=each.rank))
 
+    def _switches(self, ranks: tuple[RankEvidence, ...], seen: Seen) -> tuple[Switch, ...]:
+        """A hint, for which no verdict may be lost, whatever the user's source is like."""
+        try:
+            return switches(ranks, seen.sources, self.options.proc)
+        except Exception as error:
+            self.notes.append(CaptureNote("source files", False, f"what is set for trainers was not read: {error!r}"))
+            return ()
+
     def _result(self, seen: Seen) -> CaptureResult:
         ranks = tuple(seen.rank(each, each.rank) for each in self.targets if each.rank is not None)
         unranked = tuple(seen.process(Member(each.pid, "job")) for each in self.targets if each.rank is None)
@@ -210,7 +218,7 @@ class _Capture:
             sampled_twice=seen.second.at - seen.first.at >= _MOVEMENT_S,
             excerpts=quoted,
             call_sites=sites,
-            switches=switches(ranks, seen.sources, self.options.proc),
+            switches=self._switches(ranks, seen),
         )
 
 

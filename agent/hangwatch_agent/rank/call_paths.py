@@ -8,6 +8,7 @@ from types import CodeType, FrameType
 
 from hangwatch_agent.board.writer import BoardWriter
 from hangwatch_agent.rank.call_site import CallPath, Place, codes_of, described_path, path_of
+from hangwatch_agent.shared.thread_name import AUTOGRAD, in_the_system
 
 MOST_SITES = 4096
 
@@ -48,7 +49,7 @@ class CallPaths:
         if known is not None:
             return known[0]
         board, frames = self._board, self._interned(caller, *inner)
-        if self._to_backward and _begins_in_torch(caller):
+        if self._to_backward and in_the_system().startswith(AUTOGRAD) and _begins_in_torch(caller):
             frames += self._to_backward
         number = board.intern(frames) if -1 not in frames else -1
         if number >= 0 or board.table_full:

@@ -158,7 +158,7 @@ def decided_by_a_trainer(case: Case) -> Finding | None:
             switch,
             branch.odd,
             f"{words.capital(odd)} took another way than {others} in {function} ({there}){doing}: {switch.told} ends"
-            " that loop, and came out differently on the ranks.",
+            " that loop, and has probably come out differently on the ranks.",
             (f"{ways}, as number {branch.found.seq} of group {branch.found.group.name}",),
         )
     return Finding(
@@ -200,7 +200,8 @@ def stopped_by_a_switch(case: Case) -> Finding | None:
         found,
         found.ranks,
         f"{names} left the trainer's loop {found.after}{now_at(case, found.ranks, where)}; the others went on in it:"
-        f" {found.told} ends it, and came out differently on the ranks.",
+        f" {found.told} ends it, and has probably come out differently on the ranks.",
+        details=("Whether an error ended that loop cannot be read in the source.",),
     )
 
 
@@ -220,7 +221,12 @@ def led_by_a_switch(case: Case) -> Finding | None:
 
 
 def _of_a_switch(
-    case: Case, found: Switched, odd: tuple[int, ...], summary: str, evidence: tuple[str, ...] = ()
+    case: Case,
+    found: Switched,
+    odd: tuple[int, ...],
+    summary: str,
+    evidence: tuple[str, ...] = (),
+    details: tuple[str, ...] = (),
 ) -> Finding:
     first = found.switches[0]
     return Finding(
@@ -233,6 +239,7 @@ def _of_a_switch(
         step=case.step_of(odd),
         evidence=(f"`{first.name}` is asked for at {words.place(first.asked)}, in {first.asked.function}", *evidence),
         witnesses=(Witness(Kind.SOURCE, f"{words.place(first.where)} sets it by what may differ by rank"),),
+        details=details,
         status=case.failed,
         awaited=odd,
     )

@@ -10,12 +10,11 @@ CALLBACK = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
 def in_a_foreign_thread(act: Callable[[], object], name: str) -> None:
     """Call `act` in such a thread, which has `name` (15 characters at most), and wait for its end."""
-    libc, failed = ctypes.CDLL(None), list[BaseException]()
-    libc.pthread_self.restype = ctypes.c_ulong
+    failed = list[BaseException]()
 
     def body(_: int | None) -> None:
         try:
-            libc.pthread_setname_np(ctypes.c_ulong(libc.pthread_self()), name.encode())
+            name_this_thread(name)
             act()
         except BaseException as error:
             failed.append(error)
@@ -23,6 +22,12 @@ def in_a_foreign_thread(act: Callable[[], object], name: str) -> None:
     outermost(body)
     if failed:
         raise failed[0]
+
+
+def name_this_thread(name: str) -> None:
+    libc = ctypes.CDLL(None)
+    libc.pthread_self.restype = ctypes.c_ulong
+    libc.pthread_setname_np(ctypes.c_ulong(libc.pthread_self()), name.encode())
 
 
 def outermost(body: Callable[[int | None], None]) -> None:

@@ -174,11 +174,27 @@ def test_a_launch_with_nothing_in_front_of_it_is_work() -> None:
     assert not all_hosts_wait(case)
 
 
-def test_a_launch_proves_no_wait() -> None:
-    """It may take a moment only: what a copy proves of the other rank, it does not."""
+@pytest.mark.parametrize(
+    ("function", "certain"),
+    [
+        ("cuStreamSynchronize", True),
+        ("cuMemcpyDtoHAsync_v2", False),
+        ("cuMemcpyHtoDAsync_v2", False),
+        ("cuLaunchKernel", False),
+    ],
+)
+def test_a_launch_or_a_copy_proves_no_wait(function: str, certain: bool) -> None:
+    """It may take a moment only, or the time of many copies, and the host goes on behind it."""
     python = (Frame(SCRIPT, 84, "main"), ITEM[-1])
-    for native, certain in ((Frame("libcuda.so.1", 0, "cuMemcpyDtoHAsync_v2", native=True), True), (LAUNCHES, False)):
-        mine = call(5, 1.0, "1", frames=python)
-        rank = _with_native(host(0, mine, native=False, python=python), native)
-        case = Case(job(rank, host(1, call(4, 1.0, "1"))))
-        assert case.blocked[0].certain is certain
+    rank = host(0, call(5, 1.0, "1", frames=python), native=False, python=python)
+    case = Case(job(_with_native(rank, replace(LAUNCHES, function=function)), host(1, call(4, 1.0, "1"))))
+    assert case.blocked[0].certain is certain
+
+
+def test_a_copy_with_nothing_in_front_of_it_is_work_where_another_rank_waits_for_its_device() -> None:
+    """GIVEN both on one line WHEN nothing of rank 1 is outstanding THEN it computes, or copies."""
+    busy = host(1, call(5, 1.0), native=False)
+    (head,) = busy.collectives.heads
+    idle = replace(busy, collectives=replace(busy.collectives, heads=(replace(head, completed=5),)))
+    case = Case(job(host(0, call(6, 1.0), native=False), _with_native(idle, LAUNCHES)))
+    assert case.works(case.ranks[1])

@@ -73,6 +73,17 @@ def test_another_switch_says_nothing_of_it(switch: Switch) -> None:
     assert diagnose(evaluating((1,), switch)).verdict.culprits[0].where != switch.where
 
 
+def test_what_the_user_does_there_is_no_decision_of_the_trainers() -> None:
+    """GIVEN ranks that all came there WHEN a hook of the user's, or a check of the rank, keeps one of them."""
+    snapshot = evaluating((1,), EVALUATE)
+    mine = snapshot.ranks[1]
+    (stack,) = mine.stacks
+    hook = replace(stack, frames=(*stack.frames[:2], Frame(SCRIPT, 55, "on_save"), *stack.frames[2:]))
+    for other in (hook, replace(stack, guard="rank")):
+        changed = replace(mine, stacks=(other,), earlier_stacks=(other,))
+        assert led(Case(replace(snapshot, ranks=(snapshot.ranks[0], changed, snapshot.ranks[2])))) is None
+
+
 def test_where_all_evaluate_none_was_led_there() -> None:
     """GIVEN that one of them is still on its way THEN no decision differs."""
     snapshot = evaluating((0, 1, 2), EVALUATE)

@@ -84,6 +84,7 @@ def test_what_the_condition_asks_for(body: str, asks: str) -> None:
         "def f(trainer, loss):\n    trainer.best = loss < 1.0\n",  # no package asks for it
         "def f(trainer, loss):\n    trainer.should_stop = make()\n",  # no truth, as far as is seen
         "def f(trainer:\n",  # no Python
+        "def f(trainer, name):\n    if name > 3:\n        trainer.requires_grad = True\n",  # of any parameter
     ],
 )
 def test_what_is_no_switch(callback: str) -> None:

@@ -235,8 +235,8 @@ def test_a_wait_in_the_engine_is_that_of_the_thread_that_called_backward(alone: 
     ("function", "doing", "launches"),
     [
         ("cudaStreamSynchronize", Doing.DEVICE, False),
-        ("cuMemcpyDtoHAsync_v2", Doing.DEVICE, False),  # tensor.cpu(), tolist(), print()
-        ("cudaMemcpyAsync", Doing.DEVICE, False),
+        ("cuMemcpyDtoHAsync_v2", Doing.CODE, True),  # tensor.cpu(), tolist(), print(); or a copy that takes its time
+        ("cudaMemcpyAsync", Doing.CODE, True),
         ("cuLaunchKernel", Doing.CODE, True),  # waits where a queue is full, and where the kernel is loaded first
         ("cudaGraphLaunch", Doing.CODE, True),
         ("cudaFree", Doing.CODE, True),

@@ -14,6 +14,7 @@ from hangwatch_agent.capture.source.files import Sources
 
 MOST = 32  # of a node
 MOST_FILES = 32  # of the user's, and of packages; a trainer's loops stand in a handful
+LARGEST = 512 << 10  # characters of one of them; transformers' trainer has 200,000
 
 
 def switches(ranks: Iterable[RankEvidence], sources: Sources, proc: Path) -> tuple[Switch, ...]:
@@ -52,10 +53,7 @@ def _frames(rank: RankEvidence) -> Iterator[Frame]:
 
 def _add(known: dict[str, str], file: str, text_of: Callable[[str], str | None]) -> None:
     """A rank can put any path into a frame: only Python files are read, and none relative to a folder of ours."""
-    if (
-        file.startswith("/")
-        and file.endswith(".py")
-        and len(known) < MOST_FILES
-        and (text := text_of(file)) is not None
-    ):
-        known[file] = text
+    if file.startswith("/") and file.endswith(".py") and len(known) < MOST_FILES:
+        text = text_of(file)
+        if text is not None and len(text) <= LARGEST:
+            known[file] = text

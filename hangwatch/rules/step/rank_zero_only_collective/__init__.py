@@ -6,7 +6,15 @@ from collections import Counter
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop, has_left_loop
-from hangwatch.facts.call_site import NOT_KNOWN, at_the_end_of_its_block, path, recorded_caller, same, site
+from hangwatch.facts.call_site import (
+    NOT_KNOWN,
+    at_the_end_of_its_block,
+    in_backward,
+    path,
+    recorded_caller,
+    same,
+    site,
+)
 from hangwatch.facts.call_sites import Sites, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import frames_at_end, library_call
@@ -81,6 +89,8 @@ def _alone_among(case: Case, ranks: list[int], asked: list[int]) -> RankView | N
         and not sites.shared(rank, _without(ranks, rank))
     ]
     if len(loners) > 1:
+        loners = [rank for rank in loners if case.blocked[rank].activity.in_collective] or loners
+    if len(loners) > 1:
         loners = [rank for rank in loners if case.ranks[rank].guarded] or _in_loop_alone(case, loners)
     if len(loners) != 1:
         return None
@@ -111,12 +121,16 @@ def _alone_among(case: Case, ranks: list[int], asked: list[int]) -> RankView | N
 def _stands_in_its_call(entry: Blocked) -> bool:
     """It is in a call, or waits for its device in the line that made the call: `.full_tensor().cpu()`.
 
-    Of a call that C++ code issued no line is on record: there a check of the rank on the way speaks for it.
+    Of a call that C++ code issued no line is on record: there a check of the rank on the way speaks for it, and that
+    no other rank has issued it.
     """
-    made = path(entry.call.frames)[:1] if entry.call is not None else ()
-    at = entry.where
-    by_this_line = at is not None and made == ((at.file, at.line),)
-    return entry.activity.in_collective or by_this_line or (not made and entry.activity.guard == "rank")
+    call, at = entry.call, entry.where
+    if entry.activity.in_collective or call is None or entry.need is None:
+        return entry.activity.in_collective
+    if made := path(call.frames)[:1]:
+        return at is not None and made == ((at.file, at.line),)
+    alone = {*entry.need.absent, entry.rank} >= {*entry.need.members}
+    return alone and entry.activity.guard == "rank" and not in_backward(call)
 
 
 def _past_its_block(lone: RankView, others: list[RankView]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 
 from hangwatch_agent.shared.thread_name import thread_name
@@ -30,3 +31,15 @@ def test_what_the_program_made_of_it_is_no_name() -> None:
     in_a_foreign_thread(lambda: found.extend([threading.current_thread().name, thread_name()]), "pt_autograd_0")
     assert found[0].startswith("Dummy-")
     assert found[1] == "pt_autograd_0"
+
+
+def test_another_one_has_a_name_of_its_own() -> None:
+    """It is neither the main thread nor autograd's."""
+    found: list[str] = []
+
+    def ask() -> None:
+        threading._active.pop(threading.get_ident(), None)  # type: ignore[attr-defined]  # of a thread that has ended
+        found.append(thread_name())
+
+    in_a_foreign_thread(ask, "receiver")
+    assert re.fullmatch(r"receiver-\d+", found[0])

@@ -38,7 +38,7 @@ def test_whoever_was_stopped_when_the_job_stood_already_is_not_to_blame(state: s
     after = diagnose(job(host(0, call(5, 1.0)), _stopped(odd, last_tick=97.0, state=state))).verdict
     assert (after.cause, after.culprits, after.summary) == (before.cause, before.culprits, before.summary)
     assert after.cause == "collective-mismatch"
-    said = f"Rank 1 (pid 101) is stopped (state {state}), since after the job had come to a standstill."
+    said = f"Rank 1 (pid 101) is stopped (state {state}), since some time after the last movement."
     assert said in after.details
     assert said not in before.details
 
@@ -52,4 +52,10 @@ def test_a_rank_that_was_stopped_in_its_own_code_is_frozen_however_late() -> Non
     """It may have been on its way: the others wait for it."""
     busy = replace(host(1, call(4, 1.0)), stacks=(), earlier_stacks=())
     verdict = diagnose(job(host(0, call(5, 1.0)), _stopped(busy, last_tick=97.0))).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("rank-frozen", [1])
+
+
+def test_where_nothing_else_is_found_the_rank_that_was_stopped_late_is_frozen() -> None:
+    """A step may take longer than that, and no counter moves in it: both ranks are in the same call."""
+    verdict = diagnose(job(host(0, call(5, 1.0)), _stopped(host(1, call(5, 1.0)), last_tick=97.0))).verdict
     assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("rank-frozen", [1])

@@ -15,7 +15,7 @@ import torch
 from hangwatch_agent.board import layout as b
 from hangwatch_agent.rank.hooks.backward import ENGINE, FIRST, BackwardHook
 from hangwatch_agent.rank.hooks.lifecycle import LifecycleHook
-from tests.unit.agent.foreign_thread import outermost
+from tests.unit.agent.foreign_thread import name_this_thread, outermost
 from tests.unit.agent.rank.hooks.conftest import Watched
 
 
@@ -206,13 +206,18 @@ def test_a_new_board_has_a_path_of_its_own(watched: Watched, hook: BackwardHook)
     assert lines(watched)[3] == "test_a_new_board_has_a_path_of_its_own"
 
 
-def path_in_the_engine(watched: Watched) -> list[str]:
+def path_in_the_engine(watched: Watched, name: str = "pt_autograd_0") -> list[str]:
     """The functions of the call path of what a hook of FSDP issues: torch's own code, which C++ calls in a thread."""
     found: list[int] = []
-    ask = {"ask": lambda: found.append(watched.context.call_paths.number(sys._getframe(1)))}
+
+    def issue() -> None:
+        name_this_thread(name)
+        found.append(watched.context.call_paths.number(sys._getframe(1)))
+
+    ask: dict[str, Any] = {"ask": issue}
     file = Path(torch.__file__).parent / "distributed/fsdp/_fully_shard/_fsdp_param_group.py"
     exec(compile("def post_backward(_): ask()", str(file), "exec"), ask)  # noqa: S102
-    outermost(ask["post_backward"])  # type: ignore[arg-type]
+    outermost(ask["post_backward"])
     words = watched.context.board.words
     known, words[b.W_BACKWARD_PATH] = words[b.W_BACKWARD_PATH], found[0] + 1
     try:
@@ -228,6 +233,8 @@ def test_what_hooks_issue_in_autograds_threads_leads_to_a_backward(watched: Watc
     found = path_in_the_engine(watched)
     assert found[:5] == ["post_backward", ENGINE, "backward", "backward", "backward"]
     assert found[5] == "test_what_hooks_issue_in_autograds_threads_leads_to_a_backward"
+    # AND a handler of torch's RPC, which C++ code calls too, is not reached by way of it
+    assert path_in_the_engine(watched, "python") == ["post_backward"]
     # WHEN backwards come by a second way THEN none of them is told
     torch.ones(2, requires_grad=True).sum().backward()
     assert path_in_the_engine(watched) == ["post_backward"]
