@@ -31,7 +31,8 @@ class CallPaths:
 
     def to_backward(self, caller: FrameType, *inner: Place) -> int:
         """The number of the one path to backward (see `number`)."""
-        self._to_backward = self._interned(caller, *inner)
+        frames = self._interned(caller, *inner)
+        self._to_backward = frames if -1 not in frames else []  # the table is full, or another thread was at it
         return self.number(caller, *inner)
 
     def several_to_backward(self) -> None:
