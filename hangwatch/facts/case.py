@@ -111,7 +111,11 @@ class Case:
         In a call of the driver, too, that takes a moment only, where it stands behind a collective that is not done:
         its own call, or that of the thread that computes its gradients.
         """
-        return view.waits_for_sure or self.waits.shows_device_wait(view) or self._behind_one(view)
+        return self.shows_its_wait(view) or self._behind_one(view)
+
+    def shows_its_wait(self, view: RankView) -> bool:
+        """A frame shows that it waits, and does nothing besides."""
+        return view.waits_for_sure or self.waits.shows_device_wait(view)
 
     def _behind_one(self, view: RankView) -> bool:
         return (view.now.launches or view.spins) and view.rank in self.blocked

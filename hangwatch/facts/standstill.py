@@ -22,6 +22,7 @@ from hangwatch.ranks.ledger import Group
 from hangwatch.ranks.view import RankView
 
 STANDS_S = 2.0  # seconds without movement: what completes with wrong numbers has done so
+COPIES_S = 10.0  # where a host launches or copies, which may be work: one line seldom moves that much
 Call = tuple[Group, int]
 
 
@@ -35,7 +36,7 @@ def all_hosts_wait(case: Case) -> bool:
         and not case.works(view)
         and case.surely_waits(view)
         and bool(queued(case.ledger, view.rank))
-        and view.evidence.still_s >= STANDS_S
+        and view.evidence.still_s >= (STANDS_S if case.shows_its_wait(view) else COPIES_S)
         for view in living
     )
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch.facts.standstill import STANDS_S, all_hosts_wait, circle, standstill
+from hangwatch.facts.standstill import COPIES_S, STANDS_S, all_hosts_wait, circle, standstill
 from hangwatch.judge import Case, diagnose
 from hangwatch.model import (
     Certainty,
@@ -159,10 +159,13 @@ def _with_native(found: RankEvidence, native: Frame) -> RankEvidence:
 def test_a_launch_behind_a_call_that_is_not_done_is_a_wait() -> None:
     """A kernel that is loaded at its first launch waits for what the device does, and that for the other ranks."""
     mean = (Frame(SCRIPT, 84, "main"), ITEM[-1])
-    odd = host(1, call(5, 1.0, op="all_gather", sizes=((1,),), frames=mean), native=False, python=mean)
-    judgement = diagnose(job(host(0, call(5, 1.0)), _with_native(odd, LAUNCHES)))
-    assert all_hosts_wait(Case(job(host(0, call(5, 1.0)), _with_native(odd, LAUNCHES))))
-    assert judgement.status is Status.HUNG
+    odd = _with_native(host(1, call(5, 1.0, op="all_gather", frames=mean), native=False, python=mean), LAUNCHES)
+    soon, later = (
+        job(host(0, call(5, 1.0)), replace(odd, still_s=still_s)) for still_s in (COPIES_S - 1, COPIES_S + 1)
+    )
+    assert not all_hosts_wait(Case(soon))
+    assert all_hosts_wait(Case(later))
+    assert diagnose(later).status is Status.HUNG
 
 
 def test_a_launch_with_nothing_in_front_of_it_is_work() -> None:
