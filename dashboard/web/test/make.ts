@@ -15,7 +15,7 @@ export function head(name: string, members: number[], issued: number, completed 
 export function call(seq: number, op: string, more: Partial<Collective> = {}): Collective {
   return {
     group: "0", seq, op, sizes: [[10]], dtypes: ["float32"], retired: true, peer: null, tag: null, thread_id: null, thread_name: "",
-    frames: [frame("train.py", 71, "train")], at: null, step: null, output_sizes: [], started: null, ...more,
+    frames: [frame("train.py", 71, "train")], at: null, step: null, output_sizes: [], started: null, via: 0, ...more,
   };
 }
 
@@ -41,7 +41,7 @@ export function incident(ranks: RankReport[], more: Partial<Incident> = {}): Inc
     job: { id: "job", name: "vision", world_size: ranks.length, launcher: "", command: "", started_at: 0, nodes_expected: null },
     verdict: verdict(), ranks, stack_tree: [], nodes: [], launchers: [], others: [], divergences: [], warnings: [], capture: [],
     closed_at: null, updated_at: 104, schema: "hangwatch.incident/2", hangwatch_version: "", taken_at: 104, last_progress_at: 100, sampled_twice: true,
-    launched: [], start_patience_s: 30, excerpts: [], call_sites: [], check_next: [], health: null, ...more,
+    launched: [], start_patience_s: 30, excerpts: [], call_sites: [], switches: [], check_next: [], health: null, ...more,
   };
 }
 
