@@ -52,13 +52,6 @@ def caller(frames: tuple[Frame, ...]) -> Caller | None:
     return next(((frame.file, name_of(frame.function), frame.line) for frame in own), None)
 
 
-def through_packages(call: Collective) -> Path:
-    """The lines of packages between the user's innermost line and torch, innermost first."""
-    user = user_frame(call.frames)
-    inner = call.frames[: call.frames.index(user)] if user is not None else call.frames
-    return tuple((frame.file, frame.line) for frame in inner if origin(frame.file) == "package")
-
-
 def recorded_caller(call: Collective) -> Caller | None:
     """Where a recorded call came from: a function, or the engine that computes gradients."""
     return caller(call.frames) or (BACKWARD if by_the_engine(call) else None)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 from hangwatch import words
-from hangwatch.facts.call_site import Site, through_packages
+from hangwatch.facts.call_site import Site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.parting import Left, Parting, parting
-from hangwatch.model import Divergence, Frame
+from hangwatch.model import Frame
 from hangwatch.ranks.sides import spread
 from hangwatch.stacks.frames import origin, user_frame
 
@@ -50,18 +50,9 @@ def _repeated(case: Case, found: Parting, rank: int) -> str:
         return ""
     surplus = _by_line(mine[0]) - _by_line(theirs[0])
     alike = surplus.total() == counts[rank] - counts[other] and surplus.keys() <= _by_line(theirs[0]).keys()
-    if not surplus or not alike or _by_a_way_of_its_own(case, found.divergence, rank, other):
+    if not surplus or not alike:
         return ""
     return words.listed([sites.named(rank, *each) for each in surplus.items()][: words.SHOWN])
-
-
-def _by_a_way_of_its_own(case: Case, divergence: Divergence, rank: int, other: int) -> bool:
-    """Below a trainer one line of the user's leads to many calls: a package's function made one for `rank` alone."""
-    group, step = divergence.group, divergence.step
-    mine, theirs = (case.ledger.calls_in(each, group) for each in (rank, other))
-    now = {through_packages(call) for call in mine if case.ledger.step_of(rank, call) == step}
-    before = {through_packages(call) for call in mine if (case.ledger.step_of(rank, call) or 0) < step}
-    return not now <= before | {through_packages(call) for call in theirs}
 
 
 def _by_line(places: Counter[Site]) -> Counter[Site]:

@@ -22,7 +22,7 @@ from hangwatch.ranks.ledger import Group
 from hangwatch.ranks.view import RankView
 
 STANDS_S = 2.0  # seconds without movement: what completes with wrong numbers has done so
-COPIES_S = 10.0  # where a host launches or copies, which may be work: one line seldom moves that much
+COPIES_S = 10.0  # seconds, where a host launches or copies: one line of a program seldom copies for longer
 Call = tuple[Group, int]
 
 
@@ -36,7 +36,7 @@ def all_hosts_wait(case: Case) -> bool:
         and not case.works(view)
         and case.surely_waits(view)
         and bool(queued(case.ledger, view.rank))
-        and view.evidence.still_s >= (STANDS_S if case.shows_its_wait(view) else COPIES_S)
+        and view.evidence.still_s >= STANDS_S
         for view in living
     )
 
@@ -44,7 +44,8 @@ def all_hosts_wait(case: Case) -> bool:
 @once
 def standstill(case: Case) -> str:
     """Why the devices do not go on, as a sentence for the argument; "" where the queues do not show it."""
-    if not all_hosts_wait(case):
+    launching = (view for view in case if not (view.dead or view.over or case.shows_its_wait(view)))
+    if not all_hosts_wait(case) or any(view.evidence.still_s < COPIES_S for view in launching):
         return ""
     if (unfit := misfit(case)) is not None:
         return (

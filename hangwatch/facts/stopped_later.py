@@ -1,8 +1,9 @@
-"""Ranks that were stopped after the job had come to a standstill: that is no reason why it stands.
+"""Ranks that were stopped after the job had made its last progress: the stop does not explain the hang.
 
-Whoever finds a job that hangs looks at its ranks with a debugger, and schedulers stop jobs that do nothing. A rank's
-ticker stops with it, so the time of its last tick tells when that was; and a rank that waited for others then would
-wait still. One that was on its way when it was stopped, and one that others have gone ahead of since, holds them up.
+A user who finds a hung job attaches a debugger to its ranks, and schedulers stop jobs that are idle. The ticker thread
+of a rank stops with it, so the time of its last tick shows when the rank was stopped. A rank that waited for other
+ranks at that time still waits without the stop. A rank that was computing when it was stopped, and a rank that other
+ranks have overtaken since, does hold up the job.
 """
 
 from __future__ import annotations
@@ -16,21 +17,20 @@ from hangwatch.ranks.device_waits import shows_device_wait
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing
 
-LATER_S = 3.0  # seconds without movement of any rank in which its ticker ran on; a busy machine delays ticks
+LATER_S = 3.0  # seconds between the last progress of any rank and the last tick; a busy machine delays ticks
 _WAITS = frozenset({Doing.COLLECTIVE, Doing.WORK_WAIT, Doing.RENDEZVOUS, Doing.NEW_GROUP, Doing.DESTROY})
 
 
 def stopped_later(snapshot: Snapshot) -> tuple[RankView, ...]:
-    """The ranks that are stopped, and were not yet when the job had stood still for a while; they waited by then."""
-    views = [RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks]
-    if not any(view.stopped for view in views):
-        return ()
-    moved_at = max(snapshot.taken_at - view.evidence.still_s for view in views)
-    return tuple(view for view in views if view.stopped and _waits(view) and _ticked_at(view) - moved_at >= LATER_S)
+    """The stopped ranks that still ran `LATER_S` after the last progress of any rank, and waited for other ranks."""
+    views = (RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks)
+    stopped = [view for view in views if view.stopped]
+    moved_at = snapshot.taken_at - min((entry.still_s for entry in snapshot.ranks), default=0.0)
+    return tuple(view for view in stopped if _waits(view) and _ticked_at(view) - moved_at >= LATER_S)
 
 
 def before_the_stop(snapshot: Snapshot, later: Sequence[RankView]) -> Snapshot:
-    """The evidence as it would be, had nobody stopped those ranks."""
+    """The same evidence, with those ranks asleep in place of stopped."""
     stopped = frozenset(view.rank for view in later)
     if not stopped:
         return snapshot
@@ -38,9 +38,9 @@ def before_the_stop(snapshot: Snapshot, later: Sequence[RankView]) -> Snapshot:
 
 
 def sentences(later: Sequence[RankView]) -> tuple[str, ...]:
-    """That they are stopped, which whoever wants the job to go on has to know."""
+    """One sentence for each rank: without SIGCONT it cannot continue, whatever the cause of the hang is."""
     return tuple(
-        f"Rank {view.rank} (pid {view.pid}) is stopped (state {view.state}), since some time after the last movement."
+        f"Rank {view.rank} (pid {view.pid}) was stopped (state {view.state}) after the last progress of the job."
         for view in later[: words.SHOWN]
     )
 

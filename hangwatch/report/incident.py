@@ -31,6 +31,10 @@ from hangwatch.stacks import tree as stack_tree
 T = TypeVar("T")
 
 
+# What an incident keeps of a snapshot under the same name.
+_KEPT = tuple({entry.name for entry in fields(Snapshot)} & {entry.name for entry in fields(Incident)} - {"ranks"})
+
+
 def new_id() -> str:
     """A name for an incident, short enough to be said aloud."""
     return secrets.token_hex(4)
@@ -64,28 +68,14 @@ def incident(
         detected_after_s=detected_after_s,
         status=judgement.status,
         stage=judgement.stage,
-        job=snapshot.job,
         verdict=judgement.verdict,
         ranks=_reports(snapshot.ranks, judgement.verdict),
         stack_tree=stack_tree.of_ranks(snapshot.ranks),
-        nodes=snapshot.nodes,
-        launchers=snapshot.launchers,
-        others=snapshot.others,
-        divergences=snapshot.divergences,
-        warnings=snapshot.warnings,
         capture=snapshot.notes,
         closed_at=closed_at,
         updated_at=snapshot.taken_at if updated_at is None else updated_at,
         hangwatch_version=hangwatch_version,
-        taken_at=snapshot.taken_at,
-        last_progress_at=snapshot.last_progress_at,
-        sampled_twice=snapshot.sampled_twice,
-        launched=snapshot.launched,
-        start_patience_s=snapshot.start_patience_s,
-        excerpts=snapshot.excerpts,
-        call_sites=snapshot.call_sites,
-        switches=snapshot.switches,
-        health=snapshot.health,
+        **{name: getattr(snapshot, name) for name in _KEPT},
     )
 
 

@@ -49,13 +49,9 @@ def guard_around(frames: Sequence[tuple[Frame, ast.Module]]) -> Guard:
 
 def _tests(scope: ast.AST, line: int) -> Iterator[ast.AST]:
     """The conditions in `scope` on the way to `line`: around it, on it, or before it where they turn others back."""
+    yield from (test for test, _ in answers_on_way(scope, line))
     for node in within(scope):
-        if isinstance(node, ast.If):
-            around = holds(node.body, line) or holds(node.orelse, line)
-            turns_back = node.lineno < line and isinstance(node.body[-1], _TURNS_BACK)
-            if around or (turns_back and _later(scope, node, line)):
-                yield node.test
-        elif isinstance(node, ast.IfExp) and node.lineno <= line <= (node.end_lineno or line):
+        if isinstance(node, ast.IfExp) and node.lineno <= line <= (node.end_lineno or line):
             if _calls(node.body) or _calls(node.orelse):
                 yield node.test
         elif isinstance(node, ast.BoolOp) and node.lineno == line and any(map(_calls, node.values[1:])):
@@ -67,14 +63,28 @@ def _calls(node: ast.AST) -> bool:
     return any(isinstance(part, ast.Call) for part in ast.walk(node))
 
 
-def _later(scope: ast.AST, condition: ast.If, line: int) -> bool:
-    """`line` comes after `condition` in the block in which that stands."""
-    for node in (scope, *within(scope)):
-        for name in ("body", "orelse", "finalbody"):
-            block = getattr(node, name, None)
-            if isinstance(block, list) and condition in block:
-                return holds(block, line)
-    return False
+def answers_on_way(scope: ast.AST, line: int) -> Iterator[tuple[ast.expr, bool]]:
+    """Each `if` in `scope` that decides whether `line` is reached, with the answer that leads there, outer ones first.
+
+    It stands around the line, or before it in a block around it and turns back.
+    """
+    for statement in next((block for block in _blocks(scope) if holds(block, line)), ()):
+        if statement.lineno <= line <= (statement.end_lineno or statement.lineno):
+            if isinstance(statement, ast.If) and (holds(statement.body, line) or holds(statement.orelse, line)):
+                yield statement.test, holds(statement.body, line)
+            yield from answers_on_way(statement, line)
+            return
+        if isinstance(statement, ast.If) and isinstance(statement.body[-1], _TURNS_BACK):
+            yield statement.test, False
+
+
+def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    """The blocks of a statement, those of its except clauses and cases too."""
+    for name in ("body", "orelse", "finalbody"):
+        if isinstance(block := getattr(node, name, None), list):
+            yield block
+    for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+        yield part.body
 
 
 def asks_rank(test: ast.AST, tree: ast.Module) -> bool:

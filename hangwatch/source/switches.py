@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from hangwatch.model import Frame, Switch
 from hangwatch.source.decisions import Asks, asks
-from hangwatch.source.loops import holds, parsed, scope_of, within
+from hangwatch.source.guards import answers_on_way
+from hangwatch.source.loops import parsed, scope_of, within
 
 MOST = 64  # settings of one file
 _ORDER: tuple[Asks, ...] = ("rank", "value", "check", "alike")
-_TURNS_BACK = (ast.Return, ast.Continue, ast.Raise)
 _OF_TENSORS = frozenset({"requires_grad", "training", "grad", "data"})  # set and asked for everywhere, of any part
 
 
@@ -64,7 +64,7 @@ def _set_in(file: str, tree: ast.Module | None, names: set[str]) -> Iterator[_Se
 
 
 def _one(file: str, name: str, node: ast.Assign, scope: ast.AST, tree: ast.Module) -> _Set:
-    tests = [*_conditions(scope, node.lineno)]
+    tests = [test if answer else ast.UnaryOp(ast.Not(), test) for test, answer in answers_on_way(scope, node.lineno)]
     told = f"if {ast.unparse(tests[-1])}" if tests else ""
     if not isinstance(node.value, ast.Constant):
         tests.append(node.value)
@@ -83,17 +83,6 @@ def _is_truth(value: ast.expr) -> bool:
 def _is_self(owner: ast.expr) -> bool:
     """An attribute of the user's own object. A package may ask it, but it is most likely the user's own affair."""
     return isinstance(owner, ast.Name) and owner.id in ("self", "cls")
-
-
-def _conditions(scope: ast.AST, line: int) -> Iterator[ast.expr]:
-    """What holds at `line` of that function, outer conditions first: those around it, and those that turn back."""
-    for node in within(scope):
-        if not isinstance(node, ast.If):
-            continue
-        if holds(node.body, line):
-            yield node.test
-        elif holds(node.orelse, line) or ((node.end_lineno or 0) < line and isinstance(node.body[-1], _TURNS_BACK)):
-            yield ast.UnaryOp(ast.Not(), node.test)
 
 
 # -------------------------------------------------------------- asked for by a package

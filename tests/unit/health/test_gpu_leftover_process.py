@@ -59,7 +59,7 @@ def test_other_ways_to_be_left_behind(left: ProcessEvidence, why: str) -> None:
     [
         (node(), [process(parent=500, RANK="3")]),  # its launcher lives: another job on the same GPU
         (node(), [process()]),  # no rank of anything: a notebook, a service
-        (node(), [process(parent=7, state="t")]),  # somebody looks at it with a debugger
+        (node(), [process(parent=7, state="t")]),  # a debugger is attached
         (node(), [replace(asleep := process(parent=7, state="D"), facts=replace(asleep.facts, cpu_delta_s=0.4))]),
         (node(held=1 << 20), [process(RANK="3")]),  # hardly anything
         (node(gpu=2), [process(RANK="3")]),  # on a GPU that no rank is bound to

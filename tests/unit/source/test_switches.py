@@ -71,6 +71,10 @@ def test_a_break_and_the_end_of_a_while_leave(name: str) -> None:
         ("if loss < 1.0 and rank == 0:\n        control.should_evaluate = True", "rank"),
         ("if torch.isnan(loss).any():\n        control.should_evaluate = True", "check"),
         ("control.should_evaluate = True", "alike"),
+        (
+            "for each in loss:\n        if each < 1.0:\n            continue\n    control.should_evaluate = True",
+            "alike",
+        ),
     ],
 )
 def test_what_the_condition_asks_for(body: str, asks: str) -> None:

@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from hangwatch.model import ThreadStack
@@ -52,7 +53,7 @@ class Sources:
             if self.stuck:
                 break
             try:
-                names = within(self.patience_s, lambda place=place: _python_in(place), "hangwatch-source")  # type: ignore[misc]
+                names = within(self.patience_s, partial(_python_in, place), "hangwatch-source")
             except DeadlineError:
                 self.stuck = True
                 break

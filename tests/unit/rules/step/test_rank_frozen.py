@@ -31,14 +31,14 @@ def _stopped(found: RankEvidence, *, last_tick: float, state: str = "t") -> Rank
 
 
 @pytest.mark.parametrize("state", ["t", "T"])
-def test_whoever_was_stopped_when_the_job_stood_already_is_not_to_blame(state: str) -> None:
-    """GIVEN a job that hangs WHEN somebody looks at a rank with a debugger THEN the cause is what it was."""
+def test_a_rank_that_is_stopped_after_the_hang_is_no_culprit(state: str) -> None:
+    """GIVEN a hung job WHEN a user attaches a debugger to a rank THEN the verdict does not change."""
     odd = host(1, call(5, 1.0, sizes=((32,),)))
     before = diagnose(job(host(0, call(5, 1.0)), odd)).verdict
     after = diagnose(job(host(0, call(5, 1.0)), _stopped(odd, last_tick=97.0, state=state))).verdict
     assert (after.cause, after.culprits, after.summary) == (before.cause, before.culprits, before.summary)
     assert after.cause == "collective-mismatch"
-    said = f"Rank 1 (pid 101) is stopped (state {state}), since some time after the last movement."
+    said = f"Rank 1 (pid 101) was stopped (state {state}) after the last progress of the job."
     assert said in after.details
     assert said not in before.details
 
