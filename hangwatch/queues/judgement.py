@@ -16,12 +16,14 @@ from .history import Histories
 from .matching import odd_ones, shape
 from .meetings import Meeting, remarks, unfit
 from .model import Queues
-from .moment import ON_ITS_WAY_S, YOUNG_S, is_young, on_its_way, open_s, said, unmoved_s
+from .moment import ON_ITS_WAY_S, YOUNG_S, is_undated, is_young, on_its_way, open_s, said, unmoved_s
+from .motion import hosts_apart, moved
 from .names import ranks
 from .rules import judge
 from .stuck import Stuck
 
 MOST_TOLD = 4  # calls on their way that are told of
+_NO_DATE = "whether it stood still, these records do not tell"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +44,12 @@ def assess(queues: Queues) -> Assessment:
     histories = Histories(queues)
     moving: list[Stuck] = []
     for chain in Follower(found).chains():
-        judged = judge(queues, chain, histories)
-        if judged.passing and on_its_way(queues, chain.roots[0]):
-            moving.append(chain.roots[0])
+        judged, root = judge(queues, chain, histories), chain.roots[0]
+        if judged.passing and (on_its_way(queues, root) or (is_undated(queues, root) and moved(queues))):
+            moving.append(root)
             continue
-        if judged.passing and is_young(queues, chain.roots[0]):
-            judged = _waiting(queues, judged, chain.roots[0])
+        if judged.passing and (why := _may_go_on(queues, root)):
+            judged = replace(judged, status=Status.WAITING, culprits=(), details=(why, *judged.details))
         return Assessment(_judgement(queues, judged, chain), found=judged)
     meeting = unfit(queues)
     if meeting is not None:
@@ -74,11 +76,18 @@ def _healthy(queues: Queues) -> Iterable[str]:
     yield from of_earlier_runs(queues)
 
 
-def _waiting(queues: Queues, found: Finding, root: Stuck) -> Finding:
-    """The same of a job in which a rank may still be at work: no rank is to blame yet."""
-    since = words.duration(open_s(queues, root) or 0.0)
-    said = f"by the time of the files, that call had been open for {since}: the job may still go on"
-    return replace(found, status=Status.WAITING, culprits=(), details=(said, *found.details))
+def _may_go_on(queues: Queues, root: Stuck) -> str:
+    """Why a rank may still be at work, so that none is to blame yet; "" where nothing says so."""
+    if is_young(queues, root):
+        since = words.duration(open_s(queues, root) or 0.0)
+        return f"by the time of the files, that call had been open for {since}: the job may still go on"
+    if not is_undated(queues, root):
+        return ""
+    if hosts_apart(root):
+        return f"the hosts had enqueued unlike numbers of calls, as those of a job that moves: {_NO_DATE}"
+    if root.kind is stuck.Kind.HELD and root.peers:
+        return f"the device of a stage that computes shows the same: {_NO_DATE}"
+    return ""
 
 
 def _unfit(meeting: Meeting) -> Finding:

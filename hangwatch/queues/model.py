@@ -1,7 +1,7 @@
 """The queues of a job's communicators: what each rank has enqueued, and how far its device has come.
 
 One model for dumps and for live evidence. A `Lane` is one rank's queue in one communicator, oldest call first, as
-parallel arrays (about 30 bytes a call); calls that are alike share one `Call`. Numbers are those of torch: they count
+parallel arrays (about 40 bytes a call); calls that are alike share one `Call`. Numbers are those of torch: they count
 a communicator's collectives, usually from 1, and coalesced calls share one. Times are nanoseconds since 1970, 0 for
 "not known".
 """
@@ -45,7 +45,8 @@ class Call:
 class Lane:
     """One rank's queue in one communicator: collectives, or point-to-point calls.
 
-    `order` is the call's place among all calls of the rank. `lost` says that older calls are no longer recorded.
+    `order` is the call's place among all calls of the rank, `ended` when its completion was discovered. `lost` says
+    that older calls are no longer recorded.
     `enqueued` is the highest number, also where its entry is not recorded.
     """
 
@@ -55,6 +56,7 @@ class Lane:
     states: bytearray = field(default_factory=bytearray)
     created: array[int] = field(default_factory=lambda: array("q"))
     order: array[int] = field(default_factory=lambda: array("l"))
+    ended: array[int] = field(default_factory=lambda: array("q"))
     enqueued: int = -1
     started: int = -1
     completed: int = -1
@@ -65,16 +67,17 @@ class Lane:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def add(self, number: int, call: int, state: int, created: int, order: int) -> None:
+    def add(self, number: int, call: int, state: int, created: int, order: int, ended: int = 0) -> None:
         self.numbers.append(number)
         self.calls.append(call)
         self.states.append(state)
         self.created.append(created)
         self.order.append(order)
+        self.ended.append(ended)
 
     def forget(self, count: int) -> None:
         """Leave out the oldest calls."""
-        for row in (self.numbers, self.calls, self.states, self.created, self.order):
+        for row in (self.numbers, self.calls, self.states, self.created, self.order, self.ended):
             del row[:count]
 
     def done(self, place: int) -> bool:

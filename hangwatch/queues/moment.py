@@ -54,7 +54,7 @@ def on_its_way(queues: Queues, one: Stuck) -> bool:
     """
     if one.expired:
         return False
-    stood = stood_s(queues, one)
+    stood = open_s(queues, one)
     return one.kind in (Kind.WIRE, Kind.QUEUED) and bool(one.peers) if stood is None else stood < ON_ITS_WAY_S
 
 
@@ -62,6 +62,11 @@ def open_s(queues: Queues, one: Stuck) -> float | None:
     """For how long the call had been open when the records were written; None where their dates do not tell."""
     stood = stood_s(queues, one)
     return stood if stood is not None and stood < COPIED_S else None
+
+
+def is_undated(queues: Queues, one: Stuck) -> bool:
+    """Nothing tells for how long the call had been open: neither the date of a file, nor that torch gave it up."""
+    return not one.expired and open_s(queues, one) is None
 
 
 def is_young(queues: Queues, one: Stuck) -> bool:
@@ -76,7 +81,7 @@ def is_young(queues: Queues, one: Stuck) -> bool:
 
 def said(queues: Queues, one: Stuck) -> str:
     """What was on its way, in words."""
-    stood = stood_s(queues, one)
+    stood = open_s(queues, one)
     when = f" {words.duration(max(stood, 0.0))} before" if stood is not None else " when"
     late = f"; {ranks(one.awaited)} had not come to it yet" if one.kind is Kind.ABSENT else ""
     return f"{collective(one)}{at(one.call)} was enqueued{when} the dumps were written, and was on its way{late}"

@@ -6,7 +6,7 @@ come often is not. Then the rank is named, and the cause stays undetermined.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Frame, Status
@@ -21,7 +21,8 @@ from .lone import alone, few_make_it, made_again, new_call, once_more
 from .misdirected import misdirected
 from .mismatch import mismatched
 from .model import COMPLETED, STATE, Communicator, Lane, Queues
-from .moment import ON_ITS_WAY_S, open_s
+from .moment import ON_ITS_WAY_S, is_undated, open_s
+from .motion import Lateness, late_by_habit
 from .names import at, named, ranks
 from .overrun import overrun
 from .stuck import Kind, Stuck
@@ -81,7 +82,33 @@ def _absent(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         return _ahead(queues, root)
     if not new and _may_still_come(queues, root):
         return _ahead(queues, root)
+    habit = late_by_habit(queues, root) if is_undated(queues, root) else None
+    if habit is not None:
+        return _late_again(queues, root, habit)
     return _never_came(queues, chain)
+
+
+def _late_again(queues: Queues, root: Stuck, habit: Lateness) -> Finding:
+    """The others wait for a rank as they did in most of such calls before: it is slow, and may be no more than that."""
+    late, many = ranks(root.awaited), len(root.awaited)
+    usual = (
+        f"in {habit.late} of the last {habit.looked_at} such calls the others had waited longer than {late}, by"
+        f" {words.duration(habit.typical_s)} in the median"
+    )
+    return Finding(
+        "undetermined",
+        Certainty.UNDETERMINED,
+        f"{words.capital(late)} {words.verb(many, 'has', 'have')} not come to {collective(root)}{at(root.call)}, for"
+        f" which {ranks(root.waiting)} {words.verb(len(root.waiting), 'waits', 'wait')}, as in most such calls before:"
+        f" {words.verb(many, 'it is', 'they are')} slow, and whether the job stood still these records do not tell.",
+        status=Status.WAITING,
+        victims=root.waiting,
+        evidence=(usual, *_last_calls(queues, root.awaited, root)),
+        waits=wait_edges(root),
+        fix=f"find out what makes {late} slow in every round; if the job stood still when these were written, look at"
+        f" {words.verb(many, 'its host', 'their hosts')}",
+        passing=True,
+    )
 
 
 def _never_came(queues: Queues, chain: Chain) -> Finding:
@@ -100,11 +127,22 @@ def _never_came(queues: Queues, chain: Chain) -> Finding:
         victims=victims(path, absent),
         evidence=(*_last_calls(queues, absent, root), *without_record(queues, root)),
         details=(f"{_HOST} {ranks(absent)}.",),
+        alternatives=tuple(_elsewhere(queues, absent)),
         waits=tuple(edge for each in reversed(path) for edge in wait_edges(each)),
         fix=f"find out what {ranks(absent)} did after the last call that is recorded: another path of the code,"
         " the end of its data, an exception, or a call that blocks the host",
         passing=True,
     )
+
+
+def _elsewhere(queues: Queues, absent: Iterable[int]) -> Iterator[Alternative]:
+    """Where the host of a rank may be that has left a record, and so lived, and has nothing open in it."""
+    alive = [rank for rank in absent if rank in queues.ranks]
+    if alive:
+        lived = f"{ranks(alive)} lived when {words.verb(len(alive), 'it', 'they')} left a {queues.record}"
+        own = f"{lived}, and may be in code of {words.verb(len(alive), 'its', 'their')} own: data, a file, a lock"
+        yield Alternative("user-code-blocked", Certainty.UNDETERMINED, own)
+        yield Alternative("uneven-steps", Certainty.UNDETERMINED, f"the loop of {ranks(alive)} may have ended")
 
 
 def _beside(chain: Chain) -> list[Stuck]:

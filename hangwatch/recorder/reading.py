@@ -39,6 +39,9 @@ class _Rank:
     status: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     identifiers: dict[str, Name] = field(default_factory=dict)
     lost: bool = False
+    timed: bool = False  # a start was recorded by itself
+    at_once: bool = False  # a start was recorded with the end, as where one look discovers both
+    completed: bool = False  # a completion was recorded
 
     @property
     def last_call_ns(self) -> int:
@@ -107,7 +110,7 @@ class QueueReader:
     def _entries(self, rank: int, entries: list[dict[str, Any]], found: _Rank) -> None:
         known: dict[Any, int] = {}  # valid within one document: frames are told apart by identity
         seen: dict[Any, Lane] = {}
-        last, completion, timed = 0, 0, False
+        last, completion = 0, 0
         limits: set[int] = set()
         ends = batches.Ends()
         for order, entry in enumerate(entries):
@@ -125,17 +128,16 @@ class QueueReader:
                 call = known[key] = self._known_call(key, entry)
             state, started, completed = _state(entry)
             created = int(entry.get("time_created_ns") or 0)
-            timed = timed or state & 3 == STARTED or 0 < started != completed
+            found.timed = found.timed or state & 3 == STARTED or 0 < started != completed
+            found.at_once = found.at_once or 0 < started == completed
             last = max(last, created, started, completed)
             completion = max(completion, completed)
             lane.completed_at = max(lane.completed_at, completed)
             if state & 3 != COMPLETED:
                 limits.add(int(entry.get("timeout_ms") or 0))
-            lane.add(int(entry["p2p_seq_id" if p2p else "collective_seq_id"]), call, state, created, order)
+            lane.add(int(entry["p2p_seq_id" if p2p else "collective_seq_id"]), call, state, created, order, completed)
+        found.completed = completion > 0
         everything = self.queues_so_far
-        everything.timed = everything.timed or timed
-        if completion and not timed:
-            everything.untimed.add(rank)
         limits.add(everything.timeout_ns // NS_IN_MS)
         everything.timeout_ns = min(filter(None, limits), default=0) * NS_IN_MS
         everything.last_event = max(everything.last_event, last)
@@ -200,7 +202,6 @@ class QueueReader:
             for rank in earlier:
                 del self._ranks[rank]
                 found.written.pop(rank, None)
-                found.untimed.discard(rank)
             found = self._together()
             found.earlier = earlier
         return found
@@ -209,6 +210,8 @@ class QueueReader:
         found = self.queues_so_far
         found.ranks = frozenset(self._ranks)
         found.world_size = self._world_size()
+        found.timed = any(known.timed for known in self._ranks.values())
+        found.untimed = self._untimed()
         communicators: dict[tuple[str, tuple[int, ...]], Communicator] = {}
         members = _Members(self._ranks, found.world_size)
         for rank, known in sorted(self._ranks.items()):
@@ -219,6 +222,19 @@ class QueueReader:
                     _place(group, rank, known, name, members.identifiers)
         found.communicators = list(communicators.values())
         return found
+
+    def _untimed(self) -> set[int]:
+        """The ranks without start events, as far as what they completed tells.
+
+        A start that is told with the end may be no event at all, unless a rank that has events tells it so, too.
+        """
+        known = self._ranks.values()
+        both = any(each.timed and each.at_once for each in known)
+        return {
+            rank
+            for rank, each in self._ranks.items()
+            if each.completed and not each.timed and not (each.at_once and both)
+        }
 
     def _world_size(self) -> int | None:
         sizes = [

@@ -274,14 +274,36 @@ def test_what_the_ring_has_left_of_coalesced_calls_does_not_count_as_all_of_them
         assert group.lanes[1].numbers[0] == (2 if lost < 3 else 3)  # of the oldest it is not known
 
 
+ENDED_NS = 1_700_000_000_000_005_000
+
+
+def _completed(started_ns: int) -> dict[str, Any]:
+    """A call that has ended at `ENDED_NS`, and of which that start is told; 0 for none."""
+    times = {"time_discovered_started_ns": started_ns or None, "time_discovered_completed_ns": ENDED_NS}
+    return _entry(profiling_name="nccl:all_reduce", state="completed", **times)
+
+
+def _next(**changes: Any) -> dict[str, Any]:
+    given = {"state": "scheduled", "retired": False} | changes
+    return _entry(profiling_name="nccl:all_reduce", collective_seq_id=2, record_id=1, **given)
+
+
 def test_a_start_that_is_told_with_the_end_is_no_start_event() -> None:
     """What retires a call without events fills in both times with one."""
-    both = {"time_discovered_started_ns": 5_000, "time_discovered_completed_ns": 5_000}
-    done = _entry(profiling_name="nccl:all_reduce", state="completed", **both)
-    waits = _entry(profiling_name="nccl:all_reduce", state="scheduled", retired=False, collective_seq_id=2, record_id=1)
-    assert not _read({0: _dump(done, waits)}).timed
-    apart = {**done, "time_discovered_completed_ns": 5_001}
-    assert _read({0: _dump(apart, waits)}).timed
+    alike = _read({rank: _dump(_completed(ENDED_NS), _next()) for rank in range(3)})
+    assert not alike.timed
+    starts = (ENDED_NS - 1, ENDED_NS, 0)
+    apart = _read({rank: _dump(_completed(start), _next()) for rank, start in enumerate(starts)})
+    assert apart.timed
+    assert apart.untimed == {1, 2}
+
+
+def test_starts_that_a_timed_rank_tells_with_the_end_too_are_start_events_of_the_others() -> None:
+    """One look discovers both where a call is short: only what has begun and not ended shows that a rank has events."""
+    done, begun = _completed(ENDED_NS), _next(state="started", time_discovered_started_ns=ENDED_NS + 1)
+    queues = _read({0: _dump(done, begun), 1: _dump(done, _next()), 2: _dump(done, begun)})
+    assert queues.timed
+    assert queues.untimed == set()
 
 
 def test_a_call_is_read_once_also_where_each_entry_has_frames_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

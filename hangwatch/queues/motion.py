@@ -1,0 +1,89 @@
+"""Signs, in the records alone, of a job that moved when they were written; for files whose dates do not tell that.
+
+A record is one moment. Where it does not say for how long a call had been open, a job that stands may leave the same
+one as a job that is well. Some can only come from a job in motion, or are as common in one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+from hangwatch.ranks.sides import spread
+
+from .model import Lane, Queues
+from .stuck import Kind, Stuck, floor_of
+
+_NEAR = 16  # calls between the moments of two records of one job; a record further behind is an older one
+_OF_RANKS = 4  # one in so many lags, at least: a single record may be older than the others
+_RECENT = 32  # calls of the same place that are looked at
+_OFTEN = 5  # of them, at least, for a habit
+_GRAIN_S = 0.2  # torch looks for completions ten times a second: two looks
+
+
+def moved(queues: Queues) -> bool:
+    """Many ranks have a call open that was complete by then: another rank has completed a later one with them."""
+    lagging = {
+        rank
+        for group in queues.communicators
+        for rank, lane in group.lanes.items()
+        if _lags(lane, floor_of(queues, group))
+    }
+    return bool(lagging) and _OF_RANKS * len(lagging) >= len(queues.ranks)
+
+
+def _lags(lane: Lane, floor: int) -> bool:
+    place = lane.first_open()
+    return place is not None and lane.numbers[place] <= floor <= min(lane.enqueued, lane.numbers[place] + _NEAR)
+
+
+def hosts_apart(one: Stuck) -> bool:
+    """The hosts have enqueued unlike numbers of calls behind one to which all came: they stand in no common wait."""
+    ahead = {lane.enqueued for lane in one.group.lanes.values() if lane.known}
+    return one.kind in (Kind.QUEUED, Kind.WIRE) and not one.peers and len(ahead) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """In `late` of `looked_at` earlier calls of one place the others waited, for `typical_s` seconds in the median."""
+
+    late: int
+    looked_at: int
+    typical_s: float
+
+
+def late_by_habit(queues: Queues, one: Stuck) -> Lateness | None:
+    """How often the awaited ranks were the last before, in the same call; None where they were not, most of the times.
+
+    Each rank's waits are read from its own clock: from when it made a call to when its end was discovered.
+    """
+    lanes = one.group.lanes
+    waiting = [lanes[rank] for rank in spread(one.waiting) if rank in one.calls]
+    awaited = [lanes[rank] for rank in spread(one.awaited) if rank in lanes]
+    if not waiting or not awaited:
+        return None
+    extra = []
+    for number in _of_that_place(queues, one, waiting[0]):
+        theirs, own = ([_took_s(lane, number) for lane in side] for side in (waiting, awaited))
+        known = [each for each in theirs if each is not None]
+        if known and None not in own:
+            extra.append(median(known) - max(each for each in own if each is not None))
+    late = [seconds for seconds in extra if seconds >= _GRAIN_S]
+    if len(late) < _OFTEN or 4 * len(late) < 3 * len(extra):
+        return None
+    return Lateness(len(late), len(extra), median(late))
+
+
+def _of_that_place(queues: Queues, one: Stuck, lane: Lane) -> list[int]:
+    """The numbers of the last calls before it that are the same as it."""
+    call = one.calls[lane.rank]
+    same = (n for n, known in enumerate(lane.calls) if queues.calls[known] == call and lane.numbers[n] < one.number)
+    return [lane.numbers[place] for place in same][-_RECENT:]
+
+
+def _took_s(lane: Lane, number: int) -> float | None:
+    """From when a rank made a call to when its end was discovered; None where either is not recorded."""
+    places = lane.places(number)
+    if not places or not lane.created[places[-1]] or not lane.ended[places[-1]]:
+        return None
+    return (lane.ended[places[-1]] - lane.created[places[-1]]) / 1e9

@@ -1,0 +1,122 @@
+"""A job that moves leaves records like those of a hang, and files that were copied do not tell their moment."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hangwatch.commands import evidence_files
+from hangwatch.model import Judgement, Status
+from tests.dump_world import START
+
+MS = 1_000_000
+STEP_MS = 1_000
+YEAR_NS = 365 * 86_400 * 10**9
+
+
+@dataclass
+class Record:
+    """What one rank has recorded: so many calls, of which so many are complete, each of which took it `waits_ms`."""
+
+    enqueued: int
+    completed: int
+    waits_ms: int = 5
+    started: bool = False  # its device has begun the first call that is not complete
+
+    def entries(self) -> list[dict[str, Any]]:
+        return [self._entry(number) for number in range(1, self.enqueued + 1)]
+
+    def _entry(self, number: int) -> dict[str, Any]:
+        made = START + number * STEP_MS * MS - self.waits_ms * MS
+        done, begun = number <= self.completed, self.started and number <= self.completed + 1
+        ended = made + self.waits_ms * MS
+        return {
+            "record_id": number - 1,
+            "pg_id": 0,
+            "process_group": ("0", "default_pg"),
+            "collective_seq_id": number,
+            "p2p_seq_id": 0,
+            "profiling_name": "nccl:all_reduce",
+            "input_sizes": [[64]],
+            "output_sizes": [[64]],
+            "frames": [{"name": "step", "filename": "/home/mia/train.py", "line": 61}],
+            "time_created_ns": made,
+            "time_discovered_started_ns": made + MS if begun else None,
+            "time_discovered_completed_ns": ended if done else None,
+            "state": "completed" if done else "started" if begun else "scheduled",
+            "retired": done,
+            "is_p2p": False,
+        }
+
+
+def _judged(records: Sequence[Record], folder: Path) -> Judgement | None:
+    """What is said of files that were copied long after the job."""
+    for rank, record in enumerate(records):
+        ranks = str(list(range(len(records))))
+        document = {
+            "version": "2.10",
+            "entries": record.entries(),
+            "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": ranks}},
+            "pg_status": {},
+        }
+        path = folder / f"nccl_trace_rank_{rank}"
+        path.write_bytes(pickle.dumps(document))
+        os.utime(path, ns=(START + YEAR_NS,) * 2)
+    return evidence_files.sort_out([folder]).assessment.judgement
+
+
+def test_ranks_whose_calls_others_have_seen_complete_were_at_work(tmp_path: Path) -> None:
+    assert _judged([Record(40, done) for done in (30, 32, 33, 30)], tmp_path) is None
+
+
+def test_one_record_that_is_older_is_no_sign_of_a_job_that_moves(tmp_path: Path) -> None:
+    """Its dump was written a moment before those of the others, which wait for a rank that never came."""
+    records = [Record(40, 39) for _ in range(8)]
+    records[5], records[2] = Record(40, 37), Record(39, 39)
+    found = _judged(records, tmp_path)
+    assert found is not None
+    assert found.status is Status.HUNG
+    assert [culprit.rank for culprit in found.verdict.culprits] == [2]
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_hosts_at_unlike_calls_stand_in_no_common_wait(tmp_path: Path, started: bool) -> None:
+    found = _judged([Record(ahead, 30, started=started) for ahead in (36, 40, 38, 33)], tmp_path)
+    assert found is not None
+    assert (found.status, found.verdict.culprits) == (Status.WAITING, ())
+    assert any("unlike numbers of calls" in each for each in found.verdict.details)
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_hosts_that_all_stand_behind_a_call_that_does_not_complete_are_hung(tmp_path: Path, started: bool) -> None:
+    found = _judged([Record(36, 30, started=started) for _ in range(4)], tmp_path)
+    assert found is not None
+    assert (found.status, found.verdict.cause) == (Status.HUNG, "interconnect-stall")
+
+
+def test_a_rank_that_was_late_each_time_before_may_be_no_more_than_slow(tmp_path: Path) -> None:
+    records = [Record(31, 30, waits_ms=350) for _ in range(8)]
+    records[6] = Record(30, 30)
+    found = _judged(records, tmp_path)
+    assert found is not None
+    assert (found.status, found.verdict.culprits) == (Status.WAITING, ())
+    assert "Rank 6 has not come to all_reduce 31" in found.verdict.summary
+    assert (
+        "in 30 of the last 30 such calls the others had waited longer than rank 6, by 0.3 s"
+        in found.verdict.evidence[0]
+    )
+
+
+def test_a_rank_that_was_never_late_before_is_awaited(tmp_path: Path) -> None:
+    records = [Record(31, 30) for _ in range(8)]
+    records[6] = Record(30, 30)
+    found = _judged(records, tmp_path)
+    assert found is not None
+    assert found.status is Status.HUNG
+    assert [culprit.rank for culprit in found.verdict.culprits] == [6]
