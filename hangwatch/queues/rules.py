@@ -140,9 +140,10 @@ def _elsewhere(queues: Queues, absent: Iterable[int]) -> Iterator[Alternative]:
     alive = [rank for rank in absent if rank in queues.ranks]
     if alive:
         lived = f"{ranks(alive)} lived when {words.verb(len(alive), 'it', 'they')} left a {queues.record}"
-        own = f"{lived}, and may be in code of {words.verb(len(alive), 'its', 'their')} own: data, a file, a lock"
-        yield Alternative("user-code-blocked", Certainty.UNDETERMINED, own)
-        yield Alternative("uneven-steps", Certainty.UNDETERMINED, f"the loop of {ranks(alive)} may have ended")
+        hosts = words.verb(len(alive), "its host was in code of its own", "their hosts were in code of their own")
+        ended = f"that the loop of {ranks(alive)} had ended, it does not show either"
+        yield Alternative("user-code-blocked", Certainty.UNDETERMINED, f"{lived}, which does not show that {hosts}")
+        yield Alternative("uneven-steps", Certainty.UNDETERMINED, ended)
 
 
 def _beside(chain: Chain) -> list[Stuck]:
