@@ -90,6 +90,8 @@ class _Reader:
             self.found.timed = self.found.timed or bool(call.started)
             lane.lost = lane.lost or (not len(lane) and call.seq > 1)
             lane.add(call.seq, self._place(call), state, int((call.at or 0.0) * NS_IN_S), order)
+            step = self.case.ledger.step_of(rank, call)
+            lane.steps.append(-1 if step is None else step)
             if state != SCHEDULED:
                 lane.started = max(lane.started, call.seq)
 

@@ -10,7 +10,7 @@ from hangwatch.model.collective import Collective, Collectives, Divergence, Grou
 from hangwatch.model.health import HealthWarning, JobHealth
 from hangwatch.model.nccl import NcclView
 from hangwatch.model.process import GpuFacts, LockFile, Pipe, ProcessEvidence, ProcessFacts
-from hangwatch.model.stack import Frame, ThreadStack
+from hangwatch.model.stack import Frame, LoopFacts, ThreadStack
 
 MOST_RANKS = 1 << 17  # of a job: no job has more
 
@@ -191,10 +191,14 @@ class Bypass:
 
 @dataclass(frozen=True)
 class CallSite:
-    """The user's own frames that lead to a call, innermost first, and the ways past it."""
+    """The user's own frames that lead to a call, innermost first, the ways past it, and the innermost loop around it.
+
+    `loop` is None where that one is the outermost: then it is the training loop, or none.
+    """
 
     frames: tuple[Frame, ...]
     bypasses: tuple[Bypass, ...]
+    loop: LoopFacts | None = None
 
 
 @dataclass(frozen=True)
@@ -238,6 +242,8 @@ class Snapshot:
     launched: tuple[Launched, ...] = ()
     start_patience_s: float = 30.0
     excerpts: tuple[Excerpt, ...] = ()  # around the lines where ranks stand; ranks that stand alike share one
-    call_sites: tuple[CallSite, ...] = ()  # of recorded calls, those that a turn of the loop can pass by
+    call_sites: tuple[
+        CallSite, ...
+    ] = ()  # of recorded calls, those that a turn of the loop can pass by, or in an inner loop
     switches: tuple[Switch, ...] = ()  # that the user's code sets, and packages on the stacks of ranks ask for
     health: JobHealth | None = None  # how fast the ranks were before it; None where it was not measured

@@ -18,6 +18,7 @@ from .all_groups import AllGroups
 from .bundles import is_bundled, is_turn
 from .counts import Counted, Odd
 from .departure import Departure
+from .in_step import more_than_ever
 from .loops import RARE, as_ever, ended, ends, in_its_turn, left_as_before, longest
 from .matching import kind_of, shape
 from .model import Call, Communicator, Lane, Queues
@@ -126,7 +127,7 @@ class Histories:
     def _over_all_groups(self, found: Departure) -> Departure:
         """The departure as the calls of all groups tell it, where they tell more than those of its own."""
         rank, against = found.ranks[0], found.against
-        if found.early or found.by_most or found.counted is not None:
+        if found.early or found.by_most or found.counted is not None or found.in_step:
             return found
         told = self.all_groups.reading(rank, against, found.group, found.number)
         if told is not None and not (found.run and told.agreeing < told.count):
@@ -265,10 +266,11 @@ class Histories:
         row, place = self._first_difference(row, usual)
         if place is None:
             return None
-        reading = self._reading(row, usual, place)
+        lane, theirs = group.lanes[rank], group.lanes[other]
+        in_step = more_than_ever(lane, row, usual, place)
+        reading = in_step or self._reading(row, usual, place)
         may_end, left_stayed = self._may_end(row[place]), ends(reading, row, usual, place)
         left, stayed = left_stayed[0] * may_end, left_stayed[1] * self._may_end(usual[place])
-        lane, theirs = group.lanes[rank], group.lanes[other]
         known = place >= FARTHEST or not (lane.lost or theirs.lost)  # else what seems new may have come before
         tells = not reading.run and (known or row[place] in row[:place])
         at, there = len(lane) - len(row) + place, len(theirs) - len(usual) + place
@@ -297,6 +299,7 @@ class Histories:
             scattered=reading.scattered,
             instead=self._instead(reading, row, usual, place),
             bundled=is_bundled(reading, lane, at, theirs, there),
+            in_step=in_step is not None,
         )
 
     def _instead(self, reading: Reading, row: array[int], usual: array[int], place: int) -> int:

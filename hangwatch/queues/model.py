@@ -45,8 +45,9 @@ class Call:
 class Lane:
     """One rank's queue in one communicator: collectives, or point-to-point calls.
 
-    `order` is the call's place among all calls of the rank, `ended` when its completion was discovered. `lost` says
-    that older calls are no longer recorded.
+    `order` is the call's place among all calls of the rank, `ended` when its completion was discovered. `steps` are
+    the iterations in which live ranks made the calls, -1 for "not known"; dumps know none. `lost` says that older calls
+    are no longer recorded.
     `enqueued` is the highest number, also where its entry is not recorded.
     """
 
@@ -57,6 +58,7 @@ class Lane:
     created: array[int] = field(default_factory=lambda: array("q"))
     order: array[int] = field(default_factory=lambda: array("l"))
     ended: array[int] = field(default_factory=lambda: array("q"))
+    steps: array[int] = field(default_factory=lambda: array("l"))
     enqueued: int = -1
     started: int = -1
     completed: int = -1

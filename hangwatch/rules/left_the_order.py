@@ -7,9 +7,11 @@ from dataclasses import replace
 from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.case import Case
 from hangwatch.facts.queues import assessed, departure_of
+from hangwatch.rules.another_turn import loop_of_the_turn
 from hangwatch.rules.by_queues import by_queues
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.step.rank_zero_only_collective.out_of_order import behind_a_rank_check
+from hangwatch.rules.turns import equal_turns
 
 
 def left_the_order(case: Case) -> Finding | None:
@@ -21,4 +23,7 @@ def left_the_order(case: Case) -> Finding | None:
         return None  # in no epoch did the ranks draw different numbers of batches
     known = departure_of(case) is not None
     found = by_queues(case) if known else behind_a_rank_check(case, queued.departure)
-    return replace(found, status=case.failed) if found is not None else None
+    if found is None:
+        return None
+    loop = loop_of_the_turn(case)
+    return replace(found, status=case.failed, fix=equal_turns(loop) if loop is not None else found.fix)

@@ -12,13 +12,14 @@ from hangwatch import words
 from hangwatch.facts.again import loop_in_its_step, made_again
 from hangwatch.facts.call_site import Site
 from hangwatch.facts.case import Case
+from hangwatch.facts.inner_loops import loop_of_all
 from hangwatch.facts.parting import counted
 from hangwatch.facts.repeats import repeated_by_few
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import LoopFacts, StepName
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
-from hangwatch.rules.turns import equal_turns, which_ends
+from hangwatch.rules.turns import decides, equal_turns, which_ends
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,13 @@ def repeated_before(case: Case, cause: str) -> Finding | None:
     if again is None:
         return None
     found, call = again
-    loop = _loop_around(case.ranks[found.who[0]], found.places)
+    loop = _loop_around(case.ranks[found.who[0]], found.places) or loop_of_all(case, found.who[0], found.places)
     told = (counted(case, found), "the other ranks make such calls from the same lines, less often in that step")
     return _finding(case, cause, _Repeated(found.who, call, found.when, found.step, found.witnesses, loop, told))
 
 
 def _finding(case: Case, cause: str, found: _Repeated) -> Finding | None:
-    decided = found.loop if found.loop is not None and _decides(found.loop) else None
+    decided = found.loop if found.loop is not None and decides(found.loop) else None
     if cause != ("rank-local-decision" if decided is not None else "rank-zero-only-collective"):
         return None
     at = f", in the loop at {words.place(decided.where)}, {which_ends(decided)}" if decided is not None else ""
@@ -88,8 +89,3 @@ def _loop_around(view: RankView, places: tuple[Site, ...]) -> LoopFacts | None:
 
 def _holds(loop: LoopFacts, place: Site) -> bool:
     return any(file == loop.where.file and loop.where.line <= line <= loop.last for file, line in place.lines)
-
-
-def _decides(loop: LoopFacts) -> bool:
-    """It ends at a condition, or with what it goes through, and is no retry after an error."""
-    return loop.swallows is None and bool(loop.leaves or not loop.skips)

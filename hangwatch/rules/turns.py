@@ -127,6 +127,11 @@ def equal_turns(loop: LoopFacts | None) -> str:
     )
 
 
+def decides(loop: LoopFacts) -> bool:
+    """It ends at a condition, or with what it goes through, and is no retry after an error."""
+    return loop.swallows is None and bool(loop.leaves or not loop.skips)
+
+
 def which_ends(loop: LoopFacts) -> str:
     """What ended the loop, by its source: there may be several ways out, or none but its end."""
     if not loop.leaves:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from hangwatch.model import Bypass, Frame, ThreadStack
+from hangwatch.model import Bypass, Frame, LoopFacts, ThreadStack
 from hangwatch.source.guards import guard_around
 from hangwatch.source.loops import holds, loop_around, loops_around, parsed, scope_of, turns, within
 from hangwatch.source.skip_paths import ways_past
@@ -62,6 +62,17 @@ def ways_past_call(
 @lru_cache(maxsize=256)
 def _ways_past(frames: tuple[Frame, ...], sources: tuple[str | None, ...], hooks: int | None) -> tuple[Bypass, ...]:
     return ways_past(_places(frames, sources), hooks and len(_places(frames[:hooks], sources[:hooks])))
+
+
+def inner_loop(frames: tuple[Frame, ...], source_of: Callable[[str], str | None]) -> LoopFacts | None:
+    """The innermost loop around a call to which the user's `frames` lead, if another one lies around it."""
+    loop = _inner_loop(frames, tuple(source_of(frame.file) for frame in frames))
+    return loop if loop is not None and loop.outer else None
+
+
+@lru_cache(maxsize=256)
+def _inner_loop(frames: tuple[Frame, ...], sources: tuple[str | None, ...]) -> LoopFacts | None:
+    return loop_around(_places(frames, sources))
 
 
 def hooks_of(frames: tuple[Frame, ...], source_of: Callable[[str], str | None] = lambda file: None) -> int | None:

@@ -226,6 +226,7 @@ export interface Bypass {
 export interface CallSite {
   frames: Frame[];
   bypasses: Bypass[];
+  loop: LoopFacts | null;
 }
 
 export interface CaptureNote {

@@ -19,6 +19,7 @@ from hangwatch.facts.turns import fewer_turns
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Frame, Phase
 from hangwatch.ranks.sides import odd_of, spread
+from hangwatch.rules.another_turn import another_turn
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.passed_meeting import went_by
 from hangwatch.rules.repeated import repeated_before, repeated_now
@@ -292,6 +293,11 @@ def repeats_in_a_loop(case: Case) -> Finding | None:
 def repeated_in_a_loop(case: Case) -> Finding | None:
     """The same of the first step in which the numbers of calls differ."""
     return repeated_before(case, "rank-local-decision")
+
+
+def made_another_turn(case: Case) -> Finding | None:
+    """The same, where the order of calls and their steps tell it, and the numbers of calls do not yet."""
+    return another_turn(case, "rank-local-decision")
 
 
 def decided_about_a_meeting(case: Case) -> Finding | None:

@@ -9,7 +9,16 @@ import pytest
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.queues import assessed, departure_of
 from hangwatch.judge import Case, diagnose
-from hangwatch.model import Bypass, CallSite, Collectives, Frame, ProcessFacts, RankEvidence, Snapshot
+from hangwatch.model import (
+    Bypass,
+    CallSite,
+    Collectives,
+    Frame,
+    LoopFacts,
+    ProcessFacts,
+    RankEvidence,
+    Snapshot,
+)
 from hangwatch.rules.left_the_order import left_the_order
 from hangwatch.rules.step.rank_zero_only_collective.out_of_order import behind_a_rank_check
 from hangwatch.rules.step.skipped_collective.by_order import skipped_by_site
@@ -125,3 +134,47 @@ def test_below_a_trainer_the_users_line_is_named_and_the_trainers_tell_the_calls
     assert "Rank 1 left out all_reduce 11" in found.summary
     assert "(strategy.py:12)" in found.summary
     assert [(who.rank, who.where and (who.where.file, who.where.line)) for who in found.culprits] == [(1, (SCRIPT, 52))]
+
+
+THERE, BACK, GRADIENTS = Call("all_to_all", line=12), Call("all_to_all", line=20), Call("all_reduce", line=24)
+LAYER = (THERE, THERE)
+ROUNDS = Frame(SCRIPT, 11, "main")
+
+
+def exchanges(rounds: int = 1) -> Program:
+    """A step that sends tokens to experts in so many rounds, and the gradients back in as many."""
+    return [Draw(), *LAYER * rounds, *(BACK, BACK) * rounds, GRADIENTS]
+
+
+def another_round(loop: LoopFacts | None = None) -> Snapshot:
+    """Rank 1 needs two rounds in the sixth step."""
+    found = world(*([*exchanges() * 5, *exchanges(2 if rank == 1 else 1)] for rank in range(4)))
+    frames = (Frame(SCRIPT, THERE.line, "main"),)
+    return replace(found, call_sites=(CallSite(frames, (), loop),)) if loop is not None else found
+
+
+def test_a_part_of_a_step_that_was_made_once_more_is_no_next_step() -> None:
+    """By the order of calls alone rank 1 may have left out its backward, and be in its next step."""
+    verdict = diagnose(another_round()).verdict
+    assert verdict.cause == "uneven-steps"
+    assert [who.rank for who in verdict.culprits] == [1]
+    told = verdict.summary
+    assert (
+        "Rank 1 made 2 calls of the default group once more, from all_to_all 28 of the default group (train.py:12)"
+        in told
+    )
+
+
+def test_the_loop_that_made_them_is_named_with_what_ends_it() -> None:
+    loop = LoopFacts(ROUNDS, counted=True, outer=(Frame(SCRIPT, 8, "main"),), last=13)
+    verdict = diagnose(another_round(loop)).verdict
+    assert verdict.cause == "rank-local-decision"
+    assert [(who.rank, who.where) for who in verdict.culprits] == [(1, ROUNDS)]
+    assert "in the loop at train.py:11, which ends with what it goes through" in verdict.summary
+
+
+def test_a_loop_that_tries_again_after_an_error_decides_nothing() -> None:
+    loop = LoopFacts(ROUNDS, skips=(Frame(SCRIPT, 14, "main"),), outer=(Frame(SCRIPT, 8, "main"),), last=15)
+    verdict = diagnose(another_round(loop)).verdict
+    assert verdict.cause == "uneven-steps"
+    assert "on a retry" in verdict.fix

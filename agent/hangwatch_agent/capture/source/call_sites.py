@@ -1,4 +1,4 @@
-"""The places in the user's code where recorded calls were issued, with the ways past them that their source shows."""
+"""The places in the user's code where recorded calls were issued: the ways past them, and the loops around them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hangwatch.model import CallSite, Frame, RankEvidence
 from hangwatch.ranks.view import RankView
-from hangwatch.source.hints import hooks_of, rank_check_of, ways_past_call
+from hangwatch.source.hints import hooks_of, inner_loop, rank_check_of, ways_past_call
 from hangwatch.stacks.frames import origin
 from hangwatch_agent.capture.source.excerpts import clipped
 from hangwatch_agent.capture.source.files import Sources
@@ -18,7 +18,7 @@ MOST_WAYS = 16  # past one of them
 
 
 def call_sites(ranks: Iterable[RankEvidence], sources: Sources, proc: Path) -> tuple[CallSite, ...]:
-    """The call sites of all recorded collectives that a turn of the loop can pass by. Ranks share them.
+    """The call sites of recorded collectives that a turn of the loop can pass by, or that an inner loop holds.
 
     DDP's own collectives are recorded without their place, and those of a rank that ended may not be recorded at all:
     where it stood says it. Below an actor that is not the main thread.
@@ -33,7 +33,8 @@ def call_sites(ranks: Iterable[RankEvidence], sources: Sources, proc: Path) -> t
             own = tuple(frame for frame in frames if not frame.native and _is_source(frame.file))
             if own and len(places) < MOST:
                 places.setdefault(own, (root, frames))
-    return tuple(site for own, known in places.items() if (site := _site(own, *known, sources)).bypasses)
+    sites = (_site(own, *known, sources) for own, known in places.items())
+    return tuple(site for site in sites if site.bypasses or site.loop is not None)
 
 
 def _training_stacks(rank: RankEvidence) -> Iterator[tuple[Frame, ...]]:
@@ -52,4 +53,4 @@ def _site(own: tuple[Frame, ...], root: Path | None, frames: tuple[Frame, ...], 
     ways = ways_past_call(own, source_of, hooks_of(frames, source_of))[:MOST_WAYS]
     check = rank_check_of(frames, source_of)
     told = tuple(replace(way, text=clipped(" ".join(way.text.split()))) for way in ways)
-    return CallSite(own, (*told, check) if check is not None else told)
+    return CallSite(own, (*told, check) if check is not None else told, inner_loop(own, source_of))

@@ -55,3 +55,26 @@ def test_a_call_and_a_stack_at_one_place_are_told_once(frames: tuple[Frame, ...]
     assert found.reading is not None
     recorded = (Collective("0", 3, "all_reduce", frames=frames),)
     assert ways(replace(found, reading=replace(found.reading, calls=recorded))) == [(2, "if loss < best")]
+
+
+ROUNDS = """\
+for batch in batches:
+    for part in range(rounds):
+        exchange(part)
+    update()
+"""
+
+
+def test_the_inner_loop_around_a_call_is_read_though_no_rank_stands_in_it(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(ROUNDS)
+    found = rank(0, (Frame(str(script), 4, "<module>"),))
+    assert found.reading is not None
+    calls = (Collective("0", 3, "all_to_all", frames=(Frame(str(script), 3, "<module>"),)),)
+    sites = call_sites([replace(found, reading=replace(found.reading, calls=calls))], Sources(), Path("/nonexistent"))
+    loops = [
+        (site.loop.where.line, site.loop.counted, [each.line for each in site.loop.outer])
+        for site in sites
+        if site.loop
+    ]
+    assert loops == [(2, True, [1])]  # the call behind it is in the training loop alone

@@ -1,0 +1,39 @@
+"""The loops within a step from which calls were made, by the source: also those in which no rank stands any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hangwatch.facts.call_site import Path, Site, in_backward, site
+from hangwatch.facts.case import Case, once
+from hangwatch.model import LoopFacts
+
+
+@once
+def _known(case: Case) -> dict[Path, LoopFacts]:
+    found: dict[Path, LoopFacts] = {}
+    for each in case.snapshot.call_sites:
+        if each.loop is not None and not _draws(case, each.loop):
+            found.setdefault(tuple((frame.file, frame.line) for frame in each.frames), each.loop)
+    return found
+
+
+def _draws(case: Case, loop: LoopFacts) -> bool:
+    """A DataLoader is asked for its batches there: that loop is around a step, and not within it."""
+    drawn = {view.loader.where for view in case if view.loader is not None and view.loader.where is not None}
+    return (loop.where.file, loop.where.line) in {(where.file, where.line) for where in drawn}
+
+
+def loop_of(case: Case, lines: Path) -> LoopFacts | None:
+    """The innermost loop around the call to which the user's `lines` lead, if it lies within a step."""
+    return _known(case).get(lines)
+
+
+def loop_of_all(case: Case, rank: int, places: Iterable[Site]) -> LoopFacts | None:
+    """The one loop around the calls that `rank` made from `places`; those of a backward follow from its forward's."""
+    followed = {site(call) for call in case.ledger.calls(rank).values() if in_backward(call)}
+    loops = [loop_of(case, place.lines) for place in places if place not in followed]
+    first = loops[0] if loops else None
+    return (
+        first if first is not None and all(each is not None and each.where == first.where for each in loops) else None
+    )
