@@ -315,11 +315,20 @@ def _conditions(case: Case, found: Mismatch, made: int, without: int) -> tuple[B
     step.
 
     Then one of these differs by rank, such as the interval of a log. A counter of turns does so too where a turn may go
-    without the call of `without`: it says nothing of what that rank decided.
+    without the call of `without`: it says nothing of what that rank decided. A condition that led `without` to its call
+    as well came out alike.
     """
-    ways = tuple(way for way in ways_to(case, found.calls[made]) if way.inner)
+    led = ways_to(case, found.calls[made])
+    ways = tuple(way for way in led if way.inner and not _led_there_too(way, found.calls[made], found.calls[without]))
     own = tuple(way for way in ways if way.asks != "alike")
     steps, usual = {each.step for each in found.calls.values()}, site(found.calls[without])
     if any(way.counts for way in ways) and usual is not None and ways_past(case, usual):
         return own
     return own or (ways if len(steps) == 1 and None not in steps else ())
+
+
+def _led_there_too(way: Bypass, mine: Collective, other: Collective) -> bool:
+    """Behind that condition both went on by one line of its function: they differ further in."""
+    function = way.where.file, way.where.function
+    behind = next((frame for frame in mine.frames if (frame.file, frame.function) == function), None)
+    return behind is not None and mine.step == other.step and behind in other.frames

@@ -131,7 +131,7 @@ def passed_at(ways: tuple[Bypass, ...], call: str) -> str:
 
 def condition(way: Bypass) -> str:
     """The text of a condition, or of a clause that catches errors, and its place: where it begins a sentence."""
-    return f"`{way.text}` ({words.place(way.where)})"
+    return f"`{way.text}` ({words.place(way.where)}{_given(way)})"
 
 
 def conditions(ways: tuple[Bypass, ...]) -> str:
@@ -140,4 +140,9 @@ def conditions(ways: tuple[Bypass, ...]) -> str:
 
 
 def _way(way: Bypass) -> str:
-    return f"{words.place(way.where)} (`{way.text}`)"
+    return f"{words.place(way.where)} (`{way.text}`{_given(way)})"
+
+
+def _given(way: Bypass) -> str:
+    """Where the name for which it asks got its value."""
+    return f"; `{way.given_text}` at {words.place(way.given)}" if way.given is not None else ""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from hangwatch.model import Bypass, Frame
 from hangwatch.source.decisions import asks, counts
 from hangwatch.source.guards import is_main
-from hangwatch.source.loops import SCOPES, catches_errors, ends, holds, loops_around, scope_of, suppresses
+from hangwatch.source.loops import SCOPES, catches_errors, ends, holds, loops_around, scope_of, suppresses, within
 
 
 class _Way(NamedTuple):
@@ -59,7 +60,22 @@ def ways_past(frames: Sequence[tuple[Frame, ast.Module]], hooks: int | None = No
 def _bypass(frame: Frame, way: _Way, scope: ast.AST, tree: ast.Module, *, inner: bool) -> Bypass:
     asked = asks(way.test, scope, tree) if way.test is not None else ""
     every = way.test is not None and asked == "alike" and counts(way.test)
-    return Bypass(Frame(frame.file, way.line, frame.function), way.text, inner, asked, way.of_turn, every)
+    found = Bypass(Frame(frame.file, way.line, frame.function), way.text, inner, asked, way.of_turn, every)
+    given = _given(way, scope)
+    return (
+        replace(found, given=replace(found.where, line=given.lineno), given_text=ast.unparse(given)) if given else found
+    )
+
+
+def _given(way: _Way, scope: ast.AST) -> ast.Assign | None:
+    """The last assignment before a condition that asks for no more than a name, if it computes that."""
+    test = way.test.operand if isinstance(way.test, ast.UnaryOp) else way.test
+    if not isinstance(test, ast.Name):
+        return None
+    assigned = (node for node in within(scope) if isinstance(node, ast.Assign) and node.lineno < way.line)
+    made = [node for node in assigned if ast.unparse(node.targets[0]) == test.id]
+    last = max(made, key=lambda node: node.lineno, default=None)
+    return last if last is not None and not isinstance(last.value, ast.Constant | ast.Name) else None
 
 
 def _any_loop(frames: Sequence[tuple[Frame, ast.Module]]) -> bool:

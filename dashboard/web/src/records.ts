@@ -221,6 +221,8 @@ export interface Bypass {
   asks: string;
   of_turn: boolean;
   counts: boolean;
+  given: Frame | null;
+  given_text: string;
 }
 
 export interface CallSite {

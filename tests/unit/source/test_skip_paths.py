@@ -314,3 +314,34 @@ def test_ways_past_a_whole_inner_loop_are_told_beside_those_of_its_turns() -> No
         average(model)  # here
     """
     assert ways(source) == [(3, "if p.grad is not None", True), (8, "if not mask.any(): continue", False)]
+
+
+def given(source: str) -> list[tuple[int, str] | None]:
+    """Where each way's condition got its value, and what stands there."""
+    text = textwrap.dedent(source).strip("\n")
+    marked = [number for number, line in enumerate(text.splitlines(), 1) if "# here" in line]
+    found = ways_past_call(tuple(Frame(FILE, line, "f") for line in marked), lambda file: text)
+    return [(way.given.line, way.given_text) if way.given is not None else None for way in found]
+
+
+def test_a_condition_that_is_a_name_is_told_with_what_gave_it_its_value() -> None:
+    source = """
+    for batch in loader:
+        update = False
+        update = random.random() < chance
+        if update:
+            critic(batch).backward()  # here
+        update = batch.last
+    """
+    assert given(source) == [(3, "update = random.random() < chance")]
+
+
+def test_a_condition_that_says_itself_what_it_asks_or_got_a_constant_has_no_such_line() -> None:
+    source = """
+    for batch in loader:
+        ready = True
+        if loss > limit: continue
+        if not ready: continue
+        critic(batch).backward()  # here
+    """
+    assert given(source) == [None, None]

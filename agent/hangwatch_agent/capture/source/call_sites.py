@@ -52,5 +52,9 @@ def _site(own: tuple[Frame, ...], root: Path | None, frames: tuple[Frame, ...], 
     source_of = sources.reader(root)
     ways = ways_past_call(own, source_of, hooks_of(frames, source_of))[:MOST_WAYS]
     check = rank_check_of(frames, source_of)
-    told = tuple(replace(way, text=clipped(" ".join(way.text.split()))) for way in ways)
+    told = tuple(replace(way, text=_shown(way.text), given_text=_shown(way.given_text)) for way in ways)
     return CallSite(own, (*told, check) if check is not None else told, inner_loop(own, source_of))
+
+
+def _shown(text: str) -> str:
+    return clipped(" ".join(text.split()))
