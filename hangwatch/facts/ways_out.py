@@ -149,9 +149,16 @@ def _places(frames: tuple[Frame, ...]) -> str:
 
 
 def tries_again_at(case: Case, short: FewerTurns) -> Frame | None:
-    """The except clause after which the loop calls again, where a call that succeeds is what ends the loop."""
+    """The except clause after which the loop calls again, where a call that succeeds is what ends the loop.
+
+    Of more ranks than are past it, none has more turns than usual; and an error that is known of those tells more.
+    """
     loop, view = short.loop, case.ranks[short.inside[0]]
-    if loop is None or len(loop.skips) != 1 or not past_by_an_error(case, path(view.evidence.main_stack)):
+    if loop is None or len(loop.skips) != 1 or len(short.inside) > len(short.left):
+        return None
+    if any(all_caught(case.ranks[rank]) for rank in short.left):
+        return None
+    if not past_by_an_error(case, path(view.evidence.main_stack)):
         return None
     inside = {(frame.file, frame.line) for frame in view.evidence.main_stack}
     return loop.skips[0] if any((each.file, each.line) in inside for each in loop.leaves) else None

@@ -26,12 +26,12 @@ def left_after_fewer_turns(case: Case, cause: str, *, of_few: bool = False) -> F
     Where most ranks are past it, the few in it make a turn too many: told with `of_few` alone.
     """
     short = fewer_turns(case)
-    if short is None or drew_alike(case, short):
+    if short is None or drew_alike(case, short) or tries_again_at(case, short) is not None:
         return None
     way = likely_way(case, short)
     by_number = way.cause == "uneven-steps"  # the loop shows no way out but its end: no rank decided to leave it
     if (len(short.inside) if by_number else 2 * len(short.inside)) < len(short.left):
-        return _more_turns(case, short, cause) if of_few and tries_again_at(case, short) is None else None
+        return _more_turns(case, short, cause) if of_few else None
     first = case.ranks[short.left[0]]
     if way.cause != cause:
         return None

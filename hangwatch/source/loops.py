@@ -221,14 +221,27 @@ def _swallowing(scope: ast.AST, line: int) -> Iterator[int]:
 
 
 def _clauses(node: ast.AST) -> Iterator[tuple[int, list[ast.AST]]]:
-    """The except clauses of a statement, and `with suppress(...)`, that let an error go no further."""
+    """The except clauses of a statement, and `with suppress(...)`, that let some error at least go no further.
+
+    A clause that raises again under a condition, as after the last try, goes on otherwise.
+    """
     if isinstance(node, ast.Try):
         for handler in node.handlers:
-            parts = [part for statement in handler.body for part in (statement, *within(statement))]
-            if not any(ends(part) for part in parts) and catches_errors(handler):
-                yield handler.lineno, parts
+            if catches_errors(handler) and not any(map(always_ends, handler.body)):
+                yield handler.lineno, [part for statement in handler.body for part in (statement, *within(statement))]
     elif isinstance(node, ast.With) and suppresses(node):
         yield node.lineno, []
+
+
+def always_ends(statement: ast.stmt) -> bool:
+    """An error goes further behind that statement, or the process ends, whatever its conditions ask for."""
+    if isinstance(statement, ast.If):
+        return bool(statement.orelse) and all(
+            any(map(always_ends, part)) for part in (statement.body, statement.orelse)
+        )
+    if isinstance(statement, ast.With):
+        return any(map(always_ends, statement.body))
+    return ends(statement) or (isinstance(statement, ast.Expr) and ends(statement.value))
 
 
 def catches_errors(handler: ast.ExceptHandler) -> bool:

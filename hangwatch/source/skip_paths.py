@@ -14,7 +14,16 @@ from typing import NamedTuple
 from hangwatch.model import Bypass, Frame
 from hangwatch.source.decisions import asks, counts
 from hangwatch.source.guards import is_main
-from hangwatch.source.loops import SCOPES, catches_errors, ends, holds, loops_around, scope_of, suppresses, within
+from hangwatch.source.loops import (
+    SCOPES,
+    always_ends,
+    catches_errors,
+    holds,
+    loops_around,
+    scope_of,
+    suppresses,
+    within,
+)
 
 
 class _Way(NamedTuple):
@@ -132,10 +141,7 @@ def _left_by(node: ast.AST, exits: type[ast.stmt], when: str = "", test: ast.exp
 def _goes_on(handler: ast.ExceptHandler, exits: type[ast.stmt]) -> bool:
     """After some error at least, the turn or the loop goes on: not in every case is it raised again."""
     leaves = (ast.Break, ast.Return) if exits is ast.Continue else (ast.Break,)
-    calls = [each.value for each in handler.body if isinstance(each, ast.Expr)]
-    return catches_errors(handler) and not any(
-        isinstance(each, leaves) or ends(each) for each in (*handler.body, *calls)
-    )
+    return catches_errors(handler) and not any(isinstance(each, leaves) or always_ends(each) for each in handler.body)
 
 
 def _handler_text(handler: ast.ExceptHandler) -> str:

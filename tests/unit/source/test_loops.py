@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import textwrap
 
 import pytest
 
@@ -164,3 +165,38 @@ def test_a_loop_that_asks_its_iterator_ends_with_it(body: str, drained: bool) ->
         assert found is not None
         leaves = found.outer_leaves[0] if depth else found.leaves
         assert (bool(found.drained), {*found.drained} <= {*leaves}) == (drained, True)
+
+
+def skips(source: str, line: int) -> list[int]:
+    """Where a turn of the loop around `line` can go on after an error."""
+    text = textwrap.dedent(source).strip("\n")
+    found = loop_around([(Frame(SCRIPT, line, "f"), ast.parse(text))])
+    assert found is not None
+    return at(found.skips)
+
+
+def test_a_clause_that_raises_again_after_the_last_try_goes_on_before() -> None:
+    source = """
+    for attempt in range(times):
+        try:
+            function()
+        except OSError:
+            if attempt == times:
+                raise
+            time.sleep(delay)
+    """
+    assert skips(source, 3) == [4]
+
+
+def test_a_clause_that_raises_on_every_way_lets_no_turn_go_on() -> None:
+    source = """
+    for batch in loader:
+        try:
+            step(batch)
+        except RuntimeError as error:
+            if "memory" in str(error):
+                raise MemoryError from error
+            else:
+                raise
+    """
+    assert skips(source, 3) == []

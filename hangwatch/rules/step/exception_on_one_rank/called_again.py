@@ -11,12 +11,10 @@ from hangwatch.rules.finding import Finding
 
 
 def called_again(case: Case) -> Finding | None:
-    """Most ranks are past a loop that has another turn only after an error, and few are in it still."""
+    """Ranks are past a loop that has another turn only after an error, and others are in it still."""
     short = fewer_turns(case)
-    if short is None or drew_alike(case, short) or 2 * len(short.inside) >= len(short.left):
-        return None
-    caught = tries_again_at(case, short)
-    if caught is None:
+    caught = tries_again_at(case, short) if short is not None and not drew_alike(case, short) else None
+    if short is None or caught is None:
         return None
     ranks, text, view = short.inside, case.text_of(caught), case.ranks[short.inside[0]]
     clause = f"{words.place(caught)}{f' (`{text}`)' if text else ''}"

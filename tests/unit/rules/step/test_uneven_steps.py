@@ -162,21 +162,25 @@ def test_the_one_rank_that_makes_a_turn_more_than_most_is_named(culprit: int, ra
     assert judgement.verdict.fix.startswith("let all ranks make as many turns")
 
 
-def test_one_turn_more_of_a_loop_that_tries_again_comes_from_an_error() -> None:
+@pytest.mark.parametrize(("ranks", "again"), [(4, 2), (3, 0), (2, 1)])
+def test_one_turn_more_of_a_loop_that_tries_again_comes_from_an_error(ranks: int, again: int) -> None:
     """GIVEN `for attempt in range(3): try: return load() except OSError: ...` around a call of all ranks."""
     clause = Frame(SCRIPT, 13, "main")
     facts = LoopFacts(Frame(SCRIPT, 10, "main"), counted=True, skips=(clause,), leaves=(Frame(SCRIPT, 12, "main"),))
     usual: Program = [action for _ in range(6) for action in (Draw(), Call(line=12))]
-    world = World([[*usual, *(usual[:2] if each == 2 else ()), Call("all_gather", line=88)] for each in range(4)])
-    found = _in_the_loop(world.run().snapshot(), 2)
-    ranks = tuple(
-        replace(each, stacks=tuple(replace(stack, loop=facts) for stack in each.stacks)) if each.rank == 2 else each
+    end = Call("all_gather", line=88)
+    world = World([[*usual, *(usual[:2] if each == again else ()), end] for each in range(ranks)])
+    found = _in_the_loop(world.run().snapshot(), again)
+    evidence = tuple(
+        replace(each, stacks=tuple(replace(stack, loop=facts) for stack in each.stacks)) if each.rank == again else each
         for each in found.ranks
     )
-    way = tuple(frame for frame in ranks[2].stacks[0].frames if frame.file == SCRIPT)
-    judgement = diagnose(replace(found, ranks=ranks, call_sites=(CallSite(way, (Bypass(clause, "except OSError"),)),)))
-    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("exception-on-one-rank", [2])
-    assert "more often than ranks 0-1 and 3, probably once more after an error" in judgement.verdict.summary
+    way = tuple(frame for frame in evidence[again].stacks[0].frames if frame.file == SCRIPT)
+    sites = (CallSite(way, (Bypass(clause, "except OSError"),)),)
+    judgement = diagnose(replace(found, ranks=evidence, call_sites=sites))
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("exception-on-one-rank", [again])
+    assert f"Rank {again} has called all_reduce (train.py:12) more often than rank" in judgement.verdict.summary
+    assert "probably once more after an error" in judgement.verdict.summary
 
 
 @pytest.mark.parametrize(
