@@ -6,7 +6,7 @@ ranks do not count alike, one of their calls has no counterpart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from hangwatch.facts.case import Case
@@ -54,7 +54,7 @@ def uneven(case: Case) -> Uneven | None:
     itself waits for a message that is lacking, it is that one: the others follow from it.
     """
     for group in case.ledger.groups.values():
-        exchanges = list(_exchanges(case, group))
+        exchanges = list(_exchanges(case, group, {rank for rank in group.heads if on_device(group, rank)}))
         lacking = [each for each in exchanges if each.lacks_a_send]
         waiting = {each.receiver for each in lacking}
         first = [each for each in lacking if each.sender not in waiting] or lacking
@@ -84,9 +84,24 @@ def exchanged(case: Case, call: Collective, rank: int) -> tuple[int, int] | None
     return made_and_served(case.ledger, rank, call)
 
 
-def _exchanges(case: Case, group: Group) -> Iterator[Exchange]:
-    """Those of each two members whose boards count all of their messages by peer, and that use a device."""
-    heads = {rank: head for rank, head in group.heads.items() if on_device(group, rank)}
+def alone_with_its_count(case: Case, ranks: Collection[int]) -> Uneven | None:
+    """Which of `ranks`, that wait for each other's messages, counts as no other rank of its group does.
+
+    Whoever sent a message less, and whoever took one more, wait for each other alike. None where others tell neither,
+    or one for each direction.
+    """
+    for group in case.ledger.groups.values():
+        exchanges = list(_exchanges(case, group, group.heads.keys()))
+        lacking = [each for each in exchanges if each.lacks_a_send and {each.sender, each.receiver} <= set(ranks)]
+        told = [Uneven(each, odd) for each in lacking if (odd := _odd(each, exchanges)) is not None]
+        if len({each.odd for each in told}) == 1:
+            return told[0]
+    return None
+
+
+def _exchanges(case: Case, group: Group, members: Collection[int]) -> Iterator[Exchange]:
+    """Those of each two of the members, if their boards count all of their messages by peer."""
+    heads = {rank: head for rank, head in group.heads.items() if rank in members}
     pairs = {(min(rank, each.peer), max(rank, each.peer)) for rank, head in heads.items() for each in head.peers}
     for rank, other in sorted(pairs):
         mine = with_peer(case.ledger, rank, group.name, other)

@@ -9,13 +9,14 @@ from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, what
 from hangwatch.facts.own_order import has_new_partner, left_own_order
 from hangwatch.facts.passed_sends import passed_sends
-from hangwatch.facts.peer_totals import exchanged
+from hangwatch.facts.peer_totals import Uneven, alone_with_its_count, exchanged
 from hangwatch.facts.skip_paths import passed_at, the_only
 from hangwatch.model import Certainty, Culprit
 from hangwatch.proof.waits import Blocked
 from hangwatch.rules.finding import Finding
 
 MOST_EDGES = 4  # of a circle that are told
+COUNT_ALIKE = "compute the number of messages from the same values on both sides, or send the number first"
 
 
 def circular(case: Case, cause: str, entries: list[Blocked], astray: Set[int] = frozenset()) -> Finding:
@@ -34,7 +35,9 @@ def circular(case: Case, cause: str, entries: list[Blocked], astray: Set[int] = 
     kept = _with_old_partners(case, entries) if by_peers else []
     passed = [entry for entry in entries if entry.rank in passed_sends(case)]
     left = [entry for entry in entries if entry.rank in astray]
-    guilty = (strays or kept or passed if by_peers else late or left) or everyone
+    alone = alone_with_its_count(case, {entry.rank for entry in entries}) if by_peers else None
+    counted = [entry for entry in entries if alone is not None and entry.rank == alone.odd]
+    guilty = (strays or kept or passed or counted if by_peers else late or left) or everyone
     waits = tuple(case.wait(entry.rank, (other.rank,)) for entry, other in zip(entries, following, strict=True))
     kind = "sends and receives that do not match" if by_peers else "collectives of different groups"
     return Finding(
@@ -42,6 +45,7 @@ def circular(case: Case, cause: str, entries: list[Blocked], astray: Set[int] = 
         Certainty.LIKELY,
         f"{case.name([entry.rank for entry in entries], capital=True)} wait for each other in a circle, in {kind}:"
         f" {_shown(edges)}.",
+        fix=COUNT_ALIKE if guilty == counted else "",
         culprits=tuple(_culprit(case, entry) for entry in guilty),
         victims=tuple(sorted(case.deadlocked - {entry.rank for entry in guilty})),
         step=case.ranks[entries[0].rank].step,
@@ -51,8 +55,20 @@ def circular(case: Case, cause: str, entries: list[Blocked], astray: Set[int] = 
             *_astray(case, strays if by_peers else late),
             *_alone_in(case, kept),
             *_past(case, guilty),
+            *(_told(alone) if alone is not None and guilty == counted else ()),
         ),
         waits=waits,
+    )
+
+
+def _told(alone: Uneven) -> Iterator[str]:
+    exchange = alone.exchange
+    counts = exchange.sent, exchange.received
+    own, usual = counts if alone.odd == exchange.sender else counts[::-1]
+    peer = exchange.receiver if alone.odd == exchange.sender else exchange.sender
+    yield (
+        f"rank {alone.odd} counts {words.plural(own, 'message')} with rank {peer}, as no other ranks of the group do"
+        f" between them, and rank {peer} {usual:,}, as others do too"
     )
 
 

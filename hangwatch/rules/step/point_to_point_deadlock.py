@@ -16,11 +16,9 @@ from hangwatch.model import Bypass, Certainty, Collective, Status, StepName
 from hangwatch.proof.waits import Blocked
 from hangwatch.ranks.ledger import is_point_to_point
 from hangwatch.ranks.view import RankView
-from hangwatch.rules.circular import circular
+from hangwatch.rules.circular import COUNT_ALIKE, circular
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
-
-_COUNT_ALIKE = "compute the number of messages from the same values on both sides, or send the number first"
 
 
 def point_to_point_deadlock(case: Case) -> Finding | None:
@@ -46,7 +44,7 @@ def lacks_a_counterpart(case: Case) -> Finding | None:
         f" has sent {words.plural(exchange.sent, 'message')} to rank {exchange.receiver}, which has enqueued"
         f" {words.plural(exchange.received, 'receive')} from it: a {lacking} is lacking{_elsewhere(case, odd)}"
         f"{_all_around(found)}.",
-        fix="" if found.circle else _COUNT_ALIKE,
+        fix="" if found.circle else COUNT_ALIKE,
         culprits=(odd.culprit(),) if odd is not None else (),
         victims=tuple(view.rank for view in case if view is not odd),
         step=awaited[0].step,
@@ -149,7 +147,7 @@ def _of_habit(case: Case, found: LeftHabit) -> Finding:
         "point-to-point-deadlock",
         case.weigh(witnesses),
         f"{words.ranks([found.rank], capital=True)} {_did(found)}{skip_path(ways)}.",
-        fix=_COUNT_ALIKE,
+        fix=COUNT_ALIKE,
         culprits=(case.ranks[found.rank].culprit(where),),
         victims=tuple(sorted(case.deadlocked - {found.rank})),
         step=found.step or case.ranks[found.rank].step,

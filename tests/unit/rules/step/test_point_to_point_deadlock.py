@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
-from hangwatch.judge import diagnose
+from hangwatch.judge import Case, diagnose
 from hangwatch.model import (
     Bypass,
     CallSite,
@@ -327,3 +328,41 @@ def test_a_stage_that_ended_ahead_of_the_others_has_left_out_messages_and_is_not
     if cause == "point-to-point-deadlock":
         assert blamed(judgement) == [(2, 102, "rank")]
         assert "probably at train.py:44 (`if mask.sum() == 0: return`)" in judgement.verdict.summary
+
+
+def with_counts(found: Snapshot) -> Snapshot:
+    """The same with heads that count all messages by peer, as boards do."""
+    ledger = Case(found).ledger
+
+    def counted(entry: RankEvidence) -> RankEvidence:
+        made = Counter((call.peer or 0, call.op) for call in ledger.messages(entry.rank))
+        peers = tuple(PeerCount(peer, made[peer, "send"], made[peer, "recv"]) for peer in sorted({p for p, _ in made}))
+        sent, received = sum(each.sent for each in peers), sum(each.received for each in peers)
+        assert entry.reading is not None
+        heads = tuple(replace(head, peers=peers, sent=sent, received=received) for head in entry.reading.heads)
+        collectives = replace(entry.collectives, heads=heads)
+        return replace(entry, reading=replace(entry.reading, heads=heads), collectives=collectives)
+
+    return replace(found, ranks=tuple(map(counted, found.ranks)))
+
+
+def _pipeline(*micro_batches: int) -> list[Program]:
+    """Three stages that each take so many activations, pass them on, and wait for or send the first gradient."""
+    first, middle, last = micro_batches
+    passes: Program = [Peer("send", 1) for _ in range(first)]
+    between: Program = [each for _ in range(middle) for each in (Peer("recv", 0), Peer("send", 2))]
+    takes: Program = [Peer("recv", 1) for _ in range(last)]
+    return [[*passes, Peer("recv", 1)], [*between, Peer("recv", 2)], [*takes, Peer("send", 1)]]
+
+
+@pytest.mark.parametrize(("micro_batches", "odd"), [((4, 8, 4), [1]), ((3, 4, 4), [0, 1]), ((4, 5, 4), [1])])
+def test_the_stage_whose_count_of_messages_no_other_ranks_share_is_named(
+    micro_batches: tuple[int, ...], odd: list[int]
+) -> None:
+    """Where the first stage made too few, the others have come no further either: nothing tells it from the second."""
+    judgement = diagnose(with_counts(world(*_pipeline(*micro_batches))))
+    assert judgement.verdict.cause == "point-to-point-deadlock"
+    assert [who.rank for who in judgement.verdict.culprits] == odd
+    if odd == [1]:
+        assert any("rank 1 counts 5 messages with rank 0, as no other" in each for each in judgement.verdict.evidence)
+        assert judgement.verdict.fix.startswith("compute the number of messages from the same values")
