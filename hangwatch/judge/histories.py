@@ -21,6 +21,7 @@ from hangwatch.rules.step.gradient_sync_mismatch import (
     gradient_sync_mismatch,
     split_or_repeated,
     synchronised_alone,
+    synchronised_at_own_intervals,
     synchronised_out_of_turn,
 )
 from hangwatch.rules.step.point_to_point_deadlock import point_to_point_deadlock
@@ -76,6 +77,7 @@ HISTORIES: tuple[Rule, ...] = (
     left_another_loop,
     batches_discarded,
     gradient_sync_mismatch,
+    synchronised_at_own_intervals,
     synchronised_alone,
     synchronised_out_of_turn,
     split_or_repeated,

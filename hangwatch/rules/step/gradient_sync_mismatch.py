@@ -11,17 +11,19 @@ from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.gradients_apart import gradients_apart
 from hangwatch.facts.parting import ends_a_loop
+from hangwatch.facts.rhythms import keep_own_intervals
 from hangwatch.facts.updates import keep_own_paces, other_pace, updates_apart
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Divergence, Frame, StepName
 from hangwatch.ranks.ledger import Step
-from hangwatch.ranks.sides import by_value
+from hangwatch.ranks.sides import by_value, spread
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Within
 from hangwatch.stacks.frames import user_frame
 
 GRADIENTS = " their gradients"
 TURNS = 3  # of a rhythm that a rank has taken up, for it to be one
+_ALIKE = "let all ranks accumulate alike: reduce what decides it (a number of tokens, a size) before"
 
 
 def gradient_sync_mismatch(case: Case) -> Finding | None:
@@ -29,9 +31,7 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
     first = next(iter(case.divergences), None)
     if first is None or not case.in_trouble or ends_a_loop(case, first) or keep_own_paces(case, first):
         return None
-    some = _representatives(first)
-    recorded = all(_synchronised(case, rank, first.group) for rank in some)  # else the counts of all are compared
-    least = None if recorded else _least(case, first)
+    some, least = _representatives(first), _measure(case, first)
     if len({cadence(case, rank, first.group, least) for rank in some}) < 2:
         return None
     members = [rank for rank in first.members if rank in case.ranks]
@@ -113,6 +113,63 @@ def _backward(case: Case, group: str = "") -> Frame | None:
 def _waits_in(case: Case, rank: int, name: str) -> bool:
     group = case.blocked[rank].group
     return group is not None and group.name == name
+
+
+def synchronised_at_own_intervals(case: Case) -> Finding | None:
+    """Ranks synchronise after numbers of batches that change, and are a rank's own: one waits for gradients, and others
+    are past their last ones.
+
+    Gradients fit each other, however far apart the steps are, until one rank has fewer of them than another.
+    """
+    first = next(iter(case.divergences), None)
+    if first is None or not case.in_trouble or not keep_own_intervals(case, first):
+        return None
+    least = _measure(case, first)
+    gaps = {rank: _gaps(case, rank, first.group, least) for rank in first.members if rank in case.ranks}
+    inside = [rank for rank in gaps if _is_in_gradients(case, rank, first.group)]
+    others = [rank for rank in gaps if rank not in inside]
+    if not inside or not others or len(gaps) < len(first.members) or not all(gaps.values()):
+        return None
+    odd, place = inside if len(inside) < len(others) else [], _backward(case, first.group)
+    usual = [f"rank {rank} after {_from_to(gaps[rank])} batches" for rank in (*spread(inside), *spread(others))]
+    where = case.at_places(others)
+    return Finding(
+        "gradient-sync-mismatch",
+        Certainty.LIKELY,
+        f"The ranks synchronise their gradients{words.at(place)} after numbers of batches of their own"
+        f" ({words.listed(usual[: words.SHOWN])}): {case.name(inside)} {words.verb(len(inside), 'waits', 'wait')} for"
+        f" gradients in {words.step(case.ranks[inside[0]].step)}, and {case.name(others)}"
+        f" {words.verb(len(others), 'is past its last ones', 'are past their last ones')}{where}.",
+        fix=_ALIKE,
+        culprits=case.culprits(odd, place),
+        victims=tuple(rank for rank in case.blocked if rank not in odd),
+        step=first.name,
+        evidence=(
+            *(
+                f"rank {rank} synchronised in {words.plural(len(gaps[rank]) + 1, 'step')} of the last"
+                f" {len(_complete(case, rank))}"
+                for rank in (*inside[:1], *others[: words.SHOWN - 1])
+            ),
+            f"{words.step(first.name)} was the first in which some did, and others did not",
+        ),
+        status=case.failed,
+        awaited=tuple(case.ranks),
+    )
+
+
+def _gaps(case: Case, rank: int, group: str, least: int | None) -> list[int]:
+    """The batches from each synchronisation of a rank to the next; none where it synchronised in every one."""
+    turns = _turns(case, rank, group, _complete(case, rank), least)
+    gaps = [later - earlier for earlier, later in pairwise(turns)]
+    return gaps if any(gap > 1 for gap in gaps) else []
+
+
+def _from_to(gaps: list[int]) -> str:
+    return f"{min(gaps)} to {max(gaps)}" if len(set(gaps)) > 1 else str(gaps[0])
+
+
+def _is_in_gradients(case: Case, rank: int, group: str) -> bool:
+    return rank in case.blocked and Within.BACKWARD in case.ranks[rank].now.within and _waits_in(case, rank, group)
 
 
 def synchronised_alone(case: Case) -> Finding | None:
@@ -200,7 +257,7 @@ def accumulated_otherwise(case: Case) -> Finding | None:
         f"{words.capital(odd)} synchronised gradients after {sooner} forwards than {others}:"
         f" {words.plural(found.updates, 'optimizer step')} in {mine:,} forwards and in {theirs:,}; gradients are paired"
         " with those of other batches.",
-        fix="let all ranks accumulate alike: reduce what decides it (a number of tokens, a size) before",
+        fix=_ALIKE,
         culprits=case.culprits(found.odd),
         victims=case.victims(found.odd),
         step=case.ranks[found.odd[0]].step,
@@ -274,6 +331,12 @@ def _representatives(divergence: Divergence) -> list[int]:
     return [rank for ranks in _by_count(divergence) for rank in ranks[:4]]
 
 
+def _measure(case: Case, divergence: Divergence) -> int | None:
+    """None where backwards are recorded of each side; else the least of the counts, which then are compared."""
+    recorded = all(_synchronised(case, rank, divergence.group) for rank in _representatives(divergence))
+    return None if recorded else _least(case, divergence)
+
+
 def _least(case: Case, divergence: Divergence) -> int:
     """The fewest collectives that any member has issued in a step: one measure for all, or a single step that one rank
     left out would make its rhythm look like another than that of the others."""
@@ -288,7 +351,7 @@ def cadence(case: Case, rank: int, group: str, least: int | None = None, *, sinc
     have taken up another rhythm in the step `since`: then it must have kept that for some turns.
     """
     steps = [step for step in _complete(case, rank) if since is None or step.step >= since]
-    at = sorted(_synchronised(case, rank, group)) if least is None else _busy_steps(steps, group, least)
+    at = _turns(case, rank, group, steps, least)
     gaps = Counter(after - before for before, after in pairwise(step for step in at if step >= (since or 0)))
     if not gaps or (since is not None and gaps.total() < TURNS):
         return None
@@ -296,6 +359,11 @@ def cadence(case: Case, rank: int, group: str, least: int | None = None, *, sinc
     if gaps.total() == 1:  # the first turn of the rhythm began with the training; loaders may be one batch ahead
         return gap if steps[0].step == 0 and at[0] + 1 in (gap, gap + 1) else None
     return gap if 5 * times >= 4 * gaps.total() else None
+
+
+def _turns(case: Case, rank: int, group: str, steps: Sequence[Step], least: int | None) -> list[int]:
+    """The steps in which `rank` synchronised: of its recorded backwards, else those with more than the `least`."""
+    return sorted(_synchronised(case, rank, group)) if least is None else _busy_steps(steps, group, least)
 
 
 def _complete(case: Case, rank: int) -> list[Step]:

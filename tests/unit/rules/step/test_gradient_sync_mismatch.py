@@ -58,6 +58,34 @@ def test_a_rank_that_took_up_another_rhythm_is_named_and_not_the_one_that_kept_i
     )
 
 
+def by_own_tokens(*gaps: int, batches: int = 60) -> Program:
+    """Gradients are synchronised after numbers of batches that take turns: each rank's texts differ in length."""
+    due, at = set[int](), -1
+    while at < batches:
+        at += gaps[len(due) % len(gaps)]
+        due.add(at)
+    steps = ([Draw(0, batch), *(GRADIENTS if batch in due else ())] for batch in range(batches))
+    return [*(action for step in steps for action in step), LoopEnd(), *END]
+
+
+@pytest.mark.parametrize(("ranks", "blamed"), [(2, []), (3, [1])])
+def test_intervals_that_change_on_each_rank_are_told_as_such(ranks: int, blamed: list[int]) -> None:
+    judgement = judged(by_own_tokens(5, 6, 5), by_own_tokens(3, 2, 2), ranks, 1)
+    assert judgement.verdict.cause == "gradient-sync-mismatch"
+    assert blamed_ranks(judgement) == blamed
+    assert "rank 1 after 2 to 3 batches" in judgement.verdict.summary
+    assert "rank 0 after 5 to 6 batches" in judgement.verdict.summary
+    assert "reduce what decides it (a number of tokens" in judgement.verdict.fix
+
+
+def test_intervals_that_change_alike_on_all_ranks_explain_nothing() -> None:
+    """One rank leaves out one of its backwards, as all accumulate alike."""
+    usual = by_own_tokens(5, 6, 5)
+    first = usual.index(GRADIENTS[0])
+    odd = [*usual[:first], *usual[first + len(GRADIENTS) :]]
+    assert "numbers of batches of their own" not in judged(usual, odd, 3, 1).verdict.summary
+
+
 def epochs(batches: int) -> Program:
     """Each epoch ends with a barrier."""
     found: Program = []
