@@ -132,7 +132,8 @@ class _Reader:
         made = self._made(name) if isinstance(test, ast.Name) else None
         if isinstance(made, ast.Compare | ast.BoolOp | ast.UnaryOp) and depth < _DEPTH:
             return self.asks(made, depth + 1)
-        return "value" if _VERDICTS.search(name) or _is_flag(name, self.tree) else "check"
+        own = _VERDICTS.search(name) or _is_flag(name, self.tree) or self._is_counter(test)
+        return "value" if own else "check"
 
     # -------------------------------------------------------------- alike on all ranks
 
@@ -151,7 +152,7 @@ class _Reader:
         parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
         return bool(parts) and all(self._alike(part, depth) for part in parts)
 
-    def _is_counter(self, node: ast.expr) -> bool:
+    def _is_counter(self, node: ast.AST) -> bool:
         """Something to which the module adds a constant: `self.n += 1`, or `self.n + 1` where that is counted."""
         if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant):
             return self._is_counter(node.left)

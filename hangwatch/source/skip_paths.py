@@ -102,6 +102,7 @@ def _ways(block: Sequence[ast.stmt], line: int, exits: type[ast.stmt]) -> Iterat
 
 def _through(statement: ast.stmt, line: int, exits: type[ast.stmt]) -> Iterator[_Way]:
     """The statement holds the line: it may be a condition, or swallow an error before the line is reached."""
+    yield from _short_circuits(statement, line)
     if isinstance(statement, ast.If) and statement.test.lineno != line and not is_main(statement.test):
         yield _Way(statement.lineno, f"if {ast.unparse(statement.test)}", statement.test)
     if isinstance(statement, ast.With) and suppresses(statement):
@@ -112,6 +113,36 @@ def _through(statement: ast.stmt, line: int, exits: type[ast.stmt]) -> Iterator[
         for part in _blocks(statement):
             if holds(part, line):
                 yield from _ways(part, line, exits)
+
+
+def _short_circuits(statement: ast.stmt, line: int) -> Iterator[_Way]:
+    """`ready and gather(x)`, `gather(x) if ready else x`: what comes first in an expression decides about its call.
+
+    Not where that calls something itself, which may be the call in question.
+    """
+    parts = (part for part in ast.iter_child_nodes(statement) if isinstance(part, ast.expr))
+    for node in (each for part in parts for each in (part, *within(part)) if isinstance(each, ast.expr)):
+        asked = _asked_first(node, line)
+        if asked is not None and not any(isinstance(each, ast.Call) for each in ast.walk(asked)):
+            yield _Way(node.lineno, ast.unparse(node), asked)
+
+
+def _asked_first(node: ast.expr, line: int) -> ast.expr | None:
+    """What decides whether the rest of an expression, with a call on that line, is computed."""
+    if isinstance(node, ast.IfExp):
+        return node.test if _calls(node.body, line) or _calls(node.orelse, line) else None
+    if not isinstance(node, ast.BoolOp) or not any(_calls(value, line) for value in node.values):
+        return None
+    last = max(place for place, value in enumerate(node.values) if _calls(value, line))
+    first = node.values[:last]
+    return None if not first else first[0] if last == 1 else ast.BoolOp(node.op, first)
+
+
+def _calls(node: ast.expr, line: int) -> bool:
+    return any(
+        isinstance(each, ast.Call) and each.lineno <= line <= (each.end_lineno or each.lineno)
+        for each in ast.walk(node)
+    )
 
 
 def _blocks(statement: ast.If | ast.Try | ast.With | ast.AsyncWith) -> Iterator[list[ast.stmt]]:

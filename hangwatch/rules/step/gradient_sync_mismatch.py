@@ -130,7 +130,8 @@ def synchronised_at_own_intervals(case: Case) -> Finding | None:
     others = [rank for rank in gaps if rank not in inside]
     if not inside or not others or len(gaps) < len(first.members) or not all(gaps.values()):
         return None
-    odd, place = inside if len(inside) < len(others) else [], _backward(case, first.group)
+    odd = min(inside, others, key=len) if len(inside) != len(others) else []
+    place = _backward(case, first.group)
     usual = [f"rank {rank} after {_from_to(gaps[rank])} batches" for rank in (*spread(inside), *spread(others))]
     where = case.at_places(others)
     return Finding(

@@ -345,3 +345,22 @@ def test_a_condition_that_says_itself_what_it_asks_or_got_a_constant_has_no_such
         critic(batch).backward()  # here
     """
     assert given(source) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        ("if patience.waited and acc.check_trigger():  # here", "patience.waited and acc.check_trigger()"),
+        ("found = gather(x) if ready else x  # here", "gather(x) if ready else x"),
+        ("stop = late or gather(x)  # here", "late or gather(x)"),
+        ("if late and stop and gather(x) and True:  # here", "late and stop and gather(x) and True"),
+    ],
+)
+def test_what_comes_first_in_an_expression_decides_about_the_call_behind_it(call: str, text: str) -> None:
+    block = f"{call}\n        pass" if call.startswith("if") else call
+    assert ways(f"for epoch in range(40):\n    {block}") == [(2, text, True)]
+
+
+@pytest.mark.parametrize("call", ["if gather(x) and ready:", "if loss.item() > 3 and gather(x):", "if gather(x):"])
+def test_an_expression_that_begins_with_a_call_shows_no_way_past_one(call: str) -> None:
+    assert ways(f"for epoch in range(40):\n    {call}  # here\n        pass") == []
