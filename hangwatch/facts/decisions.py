@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hangwatch import words
-from hangwatch.facts.batches import first_uneven
+from hangwatch.facts.batches import first_uneven, has_left_inner_loop
 from hangwatch.facts.call_site import Site, comes_before, site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
@@ -34,7 +34,8 @@ class Disagreement:
 
     `found` is the first difference between the ledgers. `call` is a record of the call, `name` says it in words. `ways`
     are the ways past it in a turn of the loop, those left out that are the same for all ranks. `alike` are ranks of
-    other groups, all of which did as one of the two equally large sides did: `made` too, or not.
+    other groups, all of which did as one of the two equally large sides did: `made` too, or not. `new`: no rank had
+    ever made that call.
     """
 
     place: Site
@@ -47,6 +48,7 @@ class Disagreement:
     found: Parting | None = None
     alike: tuple[int, ...] = ()
     alike_made: bool = False
+    new: bool = False
 
     @property
     def odd(self) -> tuple[int, ...]:
@@ -54,7 +56,7 @@ class Disagreement:
         if self.alike:
             return self.without if self.alike_made else self.made
         odd = odd_of(self.made, self.without)
-        new = self.found is not None and self.found.how is Left.EXTRA  # to all ranks
+        new = self.new or (self.found is not None and self.found.how is Left.EXTRA)
         return self.made if new and len(odd) > len(self.made) else odd
 
     @property
@@ -82,7 +84,13 @@ def disagreement(case: Case) -> Disagreement | None:
         return _of_parting(case, found)
     if first_uneven(case) is not None:
         return None  # a rank has left its loop before the others: what it calls behind it is a consequence
-    return _of_the_present(case, _standing(case)) or _of_mispaired(case) or _of_parted(case) or _against_the_order(case)
+    return (
+        _of_the_present(case, _standing(case))
+        or _of_mispaired(case)
+        or _of_parted(case)
+        or _against_the_order(case)
+        or _of_a_new_call(case)
+    )
 
 
 def of_every_step(case: Case, found: Disagreement) -> bool:
@@ -332,3 +340,23 @@ def _led_there_too(way: Bypass, mine: Collective, other: Collective) -> bool:
     function = way.where.file, way.where.function
     behind = next((frame for frame in mine.frames if (frame.file, frame.function) == function), None)
     return behind is not None and mine.step == other.step and behind in other.frames
+
+
+def _of_a_new_call(case: Case) -> Disagreement | None:
+    """A value led few ranks to a call that is new to all, where the others made one that they had made before."""
+    found = mispaired(case)
+    if found is None or set(found.calls) != set(found.group.members):
+        return None
+    sites = sites_of(case)
+    for made, without in both_ways(found):
+        call = found.calls[made[0]]
+        place, ways = site(call), _conditions(case, found, made[0], without[0])
+        if place is None or len(made) > len(without) or {way.asks for way in ways} != {"value"}:
+            continue
+        new = not any(place in sites.before(rank) for rank in (*made, *without))
+        usual = all(site(found.calls[rank]) in sites.before(rank) for rank in without)
+        left = any(has_left_inner_loop(case, case.ranks[rank]) for rank in made)
+        if new and usual and not left:
+            name, step = sites.named(made[0], place), case.ranks[made[0]].step
+            return Disagreement(place, call, name, made, without, step, ways, new=True)
+    return None

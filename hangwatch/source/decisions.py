@@ -132,7 +132,7 @@ class _Reader:
         made = self._made(name) if isinstance(test, ast.Name) else None
         if isinstance(made, ast.Compare | ast.BoolOp | ast.UnaryOp) and depth < _DEPTH:
             return self.asks(made, depth + 1)
-        own = _VERDICTS.search(name) or _is_flag(name, self.tree) or self._is_counter(test)
+        own = _VERDICTS.search(name) or _is_flag(name, self.tree) or _is_counted(name, self.tree)
         return "value" if own else "check"
 
     # -------------------------------------------------------------- alike on all ranks
@@ -152,7 +152,7 @@ class _Reader:
         parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
         return bool(parts) and all(self._alike(part, depth) for part in parts)
 
-    def _is_counter(self, node: ast.AST) -> bool:
+    def _is_counter(self, node: ast.expr) -> bool:
         """Something to which the module adds a constant: `self.n += 1`, or `self.n + 1` where that is counted."""
         if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant):
             return self._is_counter(node.left)
@@ -307,6 +307,14 @@ def _is_flag(name: str, tree: ast.Module) -> bool:
     flags = (node for node in assigned if isinstance(node.value, ast.Constant) and isinstance(node.value.value, bool))
     targets = (target for node in flags for target in node.targets)
     return any(name == getattr(target, "attr", getattr(target, "id", None)) for target in targets)
+
+
+def _is_counted(name: str, tree: ast.Module) -> bool:
+    """The module adds a constant to it somewhere, maybe as an object's own: `self.waited += 1`."""
+    added = (
+        each for each in ast.walk(tree) if isinstance(each, ast.AugAssign) and isinstance(each.value, ast.Constant)
+    )
+    return any(name == getattr(each.target, "attr", getattr(each.target, "id", None)) for each in added)
 
 
 def _binds(target: ast.expr, name: str) -> bool:
