@@ -294,7 +294,8 @@ def _of_parted(case: Case) -> Disagreement | None:
         return None
     name = sites_of(case).named(found.made[0], place)
     step = case.ranks[found.made[0]].step
-    return Disagreement(place, found.call, name, found.made, found.without, step, ways)
+    new = _is_new(case, place)
+    return Disagreement(place, found.call, name, found.made, found.without, step, ways, new=new)
 
 
 def _against_the_order(case: Case) -> Disagreement | None:
@@ -353,10 +354,14 @@ def _of_a_new_call(case: Case) -> Disagreement | None:
         place, ways = site(call), _conditions(case, found, made[0], without[0])
         if place is None or len(made) > len(without) or {way.asks for way in ways} != {"value"}:
             continue
-        new = not any(place in sites.before(rank) for rank in (*made, *without))
         usual = all(site(found.calls[rank]) in sites.before(rank) for rank in without)
         left = any(has_left_inner_loop(case, case.ranks[rank]) for rank in made)
-        if new and usual and not left:
+        if _is_new(case, place) and usual and not left:
             name, step = sites.named(made[0], place), case.ranks[made[0]].step
             return Disagreement(place, call, name, made, without, step, ways, new=True)
     return None
+
+
+def _is_new(case: Case, place: Site) -> bool:
+    """No rank has called from there before, as far as recorded."""
+    return not any(place in sites_of(case).before(rank) for rank in case.ranks)

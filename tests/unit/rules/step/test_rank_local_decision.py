@@ -12,7 +12,7 @@ from hangwatch.judge import diagnose
 from hangwatch.model import Bypass, CallSite, Certainty, Collective, Frame, LoopFacts, RankEvidence, Status
 from tests.unit.rules.step.decisions import END, GRADIENTS, SAVE, Program, blamed, changed, job, way
 from tests.unit.rules.step.worlds import Groups, world
-from tests.unit.simulator import SCRIPT, Action, Call, Draw, World
+from tests.unit.simulator import SCRIPT, Action, Call, Draw, LoopEnd, World
 
 
 @pytest.mark.parametrize(
@@ -293,3 +293,24 @@ def test_of_two_ranks_the_one_that_made_a_call_which_was_new_to_both_decided_oth
     snapshot = replace(snapshot, call_sites=(CallSite((Frame(SCRIPT, SAVE, "main"),), (way("value"),)),))
     judgement = diagnose(snapshot)
     assert (judgement.verdict.cause, blamed(judgement)) == ("rank-local-decision", [(1, 28)])
+
+
+def _epoch(number: int) -> list[Action]:
+    """It begins with a broadcast, as where a package synchronises the state of random numbers."""
+    batches = [each for batch in range(4) for each in (Draw(number, batch), Call("all_reduce", line=14))]
+    return [Call("broadcast", line=12), *batches, LoopEnd()]
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("asks", ["value", "rank"])
+def test_a_value_that_leads_one_rank_to_a_call_between_epochs_decides(asks: str, ranks: int) -> None:
+    """`if patience.waited and trainer.check_trigger()`: the others begin the next epoch, as once before."""
+    both = [*_epoch(0), *_epoch(1)]
+    ends = (Call("all_reduce", line=40, size=1), Call("broadcast", line=12))
+    snapshot = world(*([*both, ends[0] if rank == 1 else ends[1]] for rank in range(ranks)))
+    way = Bypass(Frame(SCRIPT, 40, "main"), "waited and check()", asks=asks)
+    judgement = diagnose(replace(snapshot, call_sites=(CallSite((Frame(SCRIPT, 40, "main"),), (way,)),)))
+    assert [rank for rank, _ in blamed(judgement)] == [1]
+    assert (judgement.verdict.cause == "rank-local-decision") is (asks == "value")
+    if asks == "value":
+        assert "`waited and check()` (train.py:40) came out differently on the ranks" in judgement.verdict.summary
