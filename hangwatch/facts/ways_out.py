@@ -41,11 +41,11 @@ def likely_way(case: Case, short: FewerTurns) -> LikelyWay:
         )
         return LikelyWay("uneven-steps", not_causes=(cut_short,))
     if loop is not None and loop.exits and all(case.ranks[rank].dead for rank in short.left):
-        return LikelyWay("early-exit", f": {ranks} may have ended at {_either(loop.exits)}", loop.exits)
+        return LikelyWay("early-exit", f": {ranks} may have ended at {_either(loop, loop.exits)}", loop.exits)
     if leaves := _leaves_before(case, short):
         if loop is not None and {*leaves} <= {*loop.drained}:
             return _by_its_items(loop, leaves, ranks)
-        return LikelyWay("early-exit", f": {ranks} may have left it at {_either(leaves)}", leaves)
+        return LikelyWay("early-exit", f": {ranks} may have left it at {_either(short.loop, leaves)}", leaves)
     if loop is not None and short.within_batch:
         return LikelyWay("skipped-collective", f": {ranks} made fewer turns of it, or none", (loop.where,))
     if any(_has_data_left(case.ranks[rank]) for rank in short.left):
@@ -54,7 +54,7 @@ def likely_way(case: Case, short: FewerTurns) -> LikelyWay:
         return _by_error(ranks, error, "" if error.step is None else f" in step {error.step}")
     if loop is not None and loop.skips:
         return LikelyWay(
-            "skipped-collective", f": {ranks} may have skipped a step at {_either(loop.skips)}", loop.skips
+            "skipped-collective", f": {ranks} may have skipped a step at {_either(loop, loop.skips)}", loop.skips
         )
     if loop is not None and loop.counted and loop.swallows is not None:
         at = words.place(loop.swallows)
@@ -70,7 +70,7 @@ def likely_way(case: Case, short: FewerTurns) -> LikelyWay:
 
 def _by_its_items(loop: LoopFacts, leaves: tuple[Frame, ...], ranks: str) -> LikelyWay:
     """It asks an iterator itself, and its source shows no other way out of it than the end of that one."""
-    at = _either(leaves)
+    at = _either(loop, leaves)
     against = f"the loop at {words.place(loop.where)} is left at {at} alone, where its iterator has ended"
     why = f": the iterator of {ranks} ended first, by the source ({at})"
     return LikelyWay("uneven-steps", why, leaves, not_causes=(("early-exit", against),))
@@ -118,7 +118,7 @@ def ways_out(loop: LoopFacts | None) -> tuple[str, ...]:
         return ()
     found = []
     if loop.leaves:
-        found.append(_left_at(loop.where, loop.leaves))
+        found.append(_left_at(loop, loop.where, loop.leaves))
     if loop.exits:
         found.append(f"the process can end in the loop at {words.place(loop.where)}, at {_places(loop.exits)}")
     if loop.skips:
@@ -133,15 +133,23 @@ def ways_out_of_outer(loop: LoopFacts | None) -> tuple[str, ...]:
     if loop is None:
         return ()
     pairs = zip(loop.outer, loop.outer_leaves, strict=False)
-    return tuple(_left_at(where, leaves) for where, leaves in pairs if leaves)
+    return tuple(_left_at(loop, where, leaves) for where, leaves in pairs if leaves)
 
 
-def _left_at(loop: Frame, leaves: tuple[Frame, ...]) -> str:
-    return f"the loop at {words.place(loop)} can be left at {_places(leaves)}"
+def _left_at(known: LoopFacts, loop: Frame, leaves: tuple[Frame, ...]) -> str:
+    return (
+        f"the loop at {words.place(loop)} can be left at {words.listed([said_at(known, each) for each in leaves[:3]])}"
+    )
 
 
-def _either(frames: tuple[Frame, ...]) -> str:
-    return words.either(words.place(frame) for frame in frames[:3])
+def _either(loop: LoopFacts | None, frames: tuple[Frame, ...]) -> str:
+    return words.either(said_at(loop, frame) for frame in frames[:3])
+
+
+def said_at(loop: LoopFacts | None, place: Frame) -> str:
+    """A place by which the loop can be left, with what stands there where that is known."""
+    text = next((way.text for way in loop.ways_out if way.where == place), "") if loop is not None else ""
+    return f"{words.place(place)} (`{text}`)" if text else words.place(place)
 
 
 def _places(frames: tuple[Frame, ...]) -> str:

@@ -65,7 +65,7 @@ from hangwatch.model.process import (
     Socket,
     ThreadFacts,
 )
-from hangwatch.model.stack import Frame, LoopFacts, StackNode, ThreadStack
+from hangwatch.model.stack import Frame, LoopFacts, StackNode, ThreadStack, WayOut
 from hangwatch.model.step import StepName
 from hangwatch.model.terms import SCHEMA, Certainty, Phase, Stage, Status
 from hangwatch.model.verdict import Alternative, Culprit, Judgement, Verdict, Wait
@@ -148,5 +148,6 @@ __all__ = [
     "Trend",
     "Verdict",
     "Wait",
+    "WayOut",
     "every_rank",
 ]

@@ -16,6 +16,14 @@ class Frame:
 
 
 @dataclass(frozen=True)
+class WayOut:
+    """A line by which a loop can be left, in the words of its source: "if guard.requested: break"."""
+
+    where: Frame
+    text: str
+
+
+@dataclass(frozen=True)
 class LoopFacts:
     """A loop of the user's, as its source shows it: how one turn, or all of it, can end early. Frames are places.
 
@@ -33,6 +41,7 @@ class LoopFacts:
     asks_store: bool = False  # it asks the job's store (`store.get`, `store.add`), as a wait for other ranks does
     last: int = 0  # the last line of its body; 0 where that is not known
     drained: tuple[Frame, ...] = ()  # those of `leaves` and `outer_leaves` where an iterator has no more items
+    ways_out: tuple[WayOut, ...] = ()  # what stands at `leaves` and `outer_leaves`
 
 
 @dataclass(frozen=True)

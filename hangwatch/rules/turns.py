@@ -6,7 +6,7 @@ from hangwatch import words
 from hangwatch.facts.batches import now_at
 from hangwatch.facts.case import Case
 from hangwatch.facts.turns import FewerTurns, drew_alike, fewer_turns, standing
-from hangwatch.facts.ways_out import likely_way, tries_again_at, ways_out
+from hangwatch.facts.ways_out import likely_way, said_at, tries_again_at, ways_out
 from hangwatch.model import Certainty, LoopFacts, Status, StepName
 from hangwatch.rules.finding import Finding
 
@@ -38,7 +38,9 @@ def left_after_fewer_turns(case: Case, cause: str, *, of_few: bool = False) -> F
     count = short.made.get(first.rank)
     after = f" after {words.plural(count, 'step')}" if count is not None else ""
     made = (
-        _past_it(short) if short.within_batch else f"{words.verb(len(short.left), 'has', 'have')} left the loop{after}"
+        _past_it(short)
+        if short.within_batch
+        else f"{words.verb(len(short.left), 'has', 'have')} left the loop{_at(short)}{after}"
     )
     failed = not case.blocked
     are = words.verb(len(short.inside), *(("was", "were") if failed else ("is", "are")))
@@ -91,6 +93,10 @@ def _more_turns(case: Case, short: FewerTurns, cause: str) -> Finding:
     )
 
 
+def _at(short: FewerTurns) -> str:
+    return words.at(short.loop.where) if short.loop is not None else ""
+
+
 def _fix(case: Case, cause: str) -> str:
     return _WITHOUT_LOADER if cause == "uneven-steps" and all(view.loader is None for view in case) else ""
 
@@ -136,4 +142,4 @@ def which_ends(loop: LoopFacts) -> str:
     """What ended the loop, by its source: there may be several ways out, or none but its end."""
     if not loop.leaves:
         return "which ends with what it goes through, a number or items of each rank's own"
-    return f"which can be left at {words.either(words.place(way) for way in loop.leaves[: words.SHOWN])}"
+    return f"which can be left at {words.either(said_at(loop, way) for way in loop.leaves[: words.SHOWN])}"

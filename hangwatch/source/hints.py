@@ -13,6 +13,7 @@ from hangwatch.model import Bypass, Frame, LoopFacts, ThreadStack
 from hangwatch.source.guards import guard_around
 from hangwatch.source.loops import holds, loop_around, loops_around, parsed, scope_of, turns, within
 from hangwatch.source.skip_paths import ways_past
+from hangwatch.source.ways_out import with_ways_out
 from hangwatch.stacks.frames import name_of, origin
 
 _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
@@ -72,7 +73,12 @@ def inner_loop(frames: tuple[Frame, ...], source_of: Callable[[str], str | None]
 
 @lru_cache(maxsize=256)
 def _inner_loop(frames: tuple[Frame, ...], sources: tuple[str | None, ...]) -> LoopFacts | None:
-    return loop_around(_places(frames, sources))
+    return _loop_of(_places(frames, sources))
+
+
+def _loop_of(places: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
+    loop = loop_around(places)
+    return with_ways_out(loop, {frame.file: tree for frame, tree in places}) if loop is not None else None
 
 
 def hooks_of(frames: tuple[Frame, ...], source_of: Callable[[str], str | None] = lambda file: None) -> int | None:
@@ -131,7 +137,7 @@ def _told(frames: tuple[Frame, ...], sources: tuple[str | None, ...], suspends: 
     if not places:
         return {}
     handlers = frozenset[str]().union(*(handlers_of(tree) for _, tree in places))
-    loop = loop_around(places)
+    loop = _loop_of(places)
     return {
         "block": next((found for frame, tree in places if (found := block_of(tree, frame.line))), ""),
         "in_loop": True if loop is not None else None if suspends else False,

@@ -740,6 +740,7 @@ export interface LoopFacts {
   asks_store: boolean;
   last: number;
   drained: Frame[];
+  ways_out: WayOut[];
 }
 
 export interface StackNode {
@@ -761,6 +762,11 @@ export interface ThreadStack {
   in_loop: boolean | null;
   loop: LoopFacts | null;
   guard: string;
+}
+
+export interface WayOut {
+  where: Frame;
+  text: string;
 }
 
 export interface StepName {

@@ -28,6 +28,7 @@ from hangwatch.model import (
 from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls
 from hangwatch.source.hints import annotated
 from hangwatch.source.loops import loop_around
+from hangwatch.source.ways_out import with_ways_out
 from tests.unit import job
 from tests.unit.facts.test_standstill import call, host
 from tests.unit.facts.test_standstill import job as all_ranks
@@ -205,7 +206,7 @@ def test_the_step_in_progress_is_told_where_optimizer_steps_end_the_steps(short:
     snapshot = ended_by_optimizers(world.run().snapshot())
     verdict = diagnose(_standing(snapshot, 1, facts)).verdict
     assert (verdict.cause, [each.rank for each in verdict.culprits]) == ("early-exit", [1])
-    assert f"has left the loop after {short} steps" in verdict.summary
+    assert f"has left the loop (train.py:60) after {short} steps" in verdict.summary
     assert f"ranks 0 and 2 are in step {short} already" in verdict.summary
     assert {"rank 0 began 9 steps", "rank 1 made 8 steps"} <= {*verdict.evidence} or short != 8
     assert verdict.step.step == short
@@ -340,7 +341,9 @@ def test_a_stack_says_which_loop_it_stands_in() -> None:
     world = World([[*turns(2), *END], [*turns(1), *END]]).run()
     stack = world.snapshot().ranks[0].stacks[0]
     told = annotated(replace(stack, frames=(Frame(SCRIPT, 6, "train"),)), lambda file: SOURCE)
-    assert told.loop == loop_around([(Frame(SCRIPT, 6, "train"), TREE)]) is not None
+    found = loop_around([(Frame(SCRIPT, 6, "train"), TREE)])
+    assert found is not None
+    assert told.loop == with_ways_out(found, {SCRIPT: TREE})
     assert told.in_loop
 
 
@@ -431,7 +434,7 @@ def test_a_rank_that_left_an_inner_loop_is_told_where_the_backend_ends_the_job(c
     programs = [_updates(*[4] * 4, 2 if rank == culprit else 4, 4) for rank in range(3)]
     verdict = diagnose(_brought_down(World(programs).run().snapshot(), culprit, (BREAK,))).verdict
     assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("early-exit", [culprit])
-    assert "has left the loop after 18 steps" in verdict.summary
+    assert "has left the loop (train.py:8) after 18 steps" in verdict.summary
     assert "may have left it at train.py:62" in verdict.summary
     assert "the loop at train.py:8 can be left at train.py:62" in verdict.evidence
     assert f"rank {culprit} made 18 steps" in verdict.evidence

@@ -10,8 +10,8 @@ from hangwatch.model import CallSite, Frame, RankEvidence
 from hangwatch.ranks.view import RankView
 from hangwatch.source.hints import hooks_of, inner_loop, rank_check_of, ways_past_call
 from hangwatch.stacks.frames import origin
-from hangwatch_agent.capture.source.excerpts import clipped
-from hangwatch_agent.capture.source.files import Sources
+from hangwatch_agent.capture.source.files import Sources, shown
+from hangwatch_agent.capture.source.lines import one_line
 
 MOST = 64  # call sites of a node; a training loop has a handful
 MOST_WAYS = 16  # past one of them
@@ -52,9 +52,5 @@ def _site(own: tuple[Frame, ...], root: Path | None, frames: tuple[Frame, ...], 
     source_of = sources.reader(root)
     ways = ways_past_call(own, source_of, hooks_of(frames, source_of))[:MOST_WAYS]
     check = rank_check_of(frames, source_of)
-    told = tuple(replace(way, text=_shown(way.text), given_text=_shown(way.given_text)) for way in ways)
-    return CallSite(own, (*told, check) if check is not None else told, inner_loop(own, source_of))
-
-
-def _shown(text: str) -> str:
-    return clipped(" ".join(text.split()))
+    told = tuple(replace(way, text=one_line(way.text), given_text=one_line(way.given_text)) for way in ways)
+    return CallSite(own, (*told, check) if check is not None else told, shown(inner_loop(own, source_of)))

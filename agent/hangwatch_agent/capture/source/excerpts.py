@@ -11,11 +11,9 @@ from pathlib import Path
 from hangwatch.model import CallSite, Excerpt, Frame, ProcessEvidence, RankEvidence, ThreadStack
 from hangwatch.stacks.frames import user_frame
 from hangwatch_agent.capture.source.files import Source, Sources
-from hangwatch_agent.shared.redact import redact_text
+from hangwatch_agent.capture.source.lines import clipped
 
 AROUND = 3  # lines before and after
-LONGEST_LINE = 160
-LONGEST_READ = 4000  # of a line, before secrets are looked for
 MOST = 48  # excerpts of a node
 _SLACK_S = 2.0  # clocks of file servers differ a little
 
@@ -64,12 +62,6 @@ def excerpt(source: Source, frame: Frame, started_at: float = 0.0) -> Excerpt | 
         shown.pop()  # an empty line at the end tells nothing
     changed = started_at > 0.0 and source.changed_at > started_at + _SLACK_S
     return Excerpt(frame.file, frame.line, first, tuple(shown), changed)
-
-
-def clipped(line: str) -> str:
-    """A line of source as a report may show it: redacted, and not too long."""
-    shown = redact_text(line[:LONGEST_READ]).rstrip()
-    return shown if len(shown) <= LONGEST_LINE else f"{shown[: LONGEST_LINE - 4]} ..."
 
 
 def _is_code(frame: Frame) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from hangwatch.model import ThreadStack
+from hangwatch.model import LoopFacts, ThreadStack
 from hangwatch.source.hints import annotated
+from hangwatch_agent.capture.source.lines import one_line
 from hangwatch_agent.shared.deadline import DeadlineError, within
 
 LARGEST_SOURCE = 2 << 20
@@ -103,4 +104,12 @@ def _sane(found: os.stat_result) -> bool:
 def with_source(stacks: Sequence[ThreadStack], sources: Sources, root: Path | None) -> tuple[ThreadStack, ...]:
     """The stacks of a process, with what the source of the user's own frames says of them, where it can be read."""
     text = sources.reader(root)
-    return tuple(annotated(stack, text) for stack in stacks)
+    told = (annotated(stack, text) for stack in stacks)
+    return tuple(replace(stack, loop=shown(stack.loop)) if stack.loop is not None else stack for stack in told)
+
+
+def shown(loop: LoopFacts | None) -> LoopFacts | None:
+    """A loop with its source's texts as a report may show them."""
+    if loop is None or not loop.ways_out:
+        return loop
+    return replace(loop, ways_out=tuple(replace(way, text=one_line(way.text)) for way in loop.ways_out))

@@ -9,8 +9,8 @@ from pathlib import Path
 from hangwatch.model import Frame, RankEvidence, Switch
 from hangwatch.source import switches as source
 from hangwatch.stacks.frames import origin
-from hangwatch_agent.capture.source.excerpts import clipped
 from hangwatch_agent.capture.source.files import Sources
+from hangwatch_agent.capture.source.lines import one_line
 
 MOST = 32  # of a node
 MOST_FILES = 32  # of the user's, and of packages; a trainer's loops stand in a handful
@@ -41,7 +41,7 @@ def switches(ranks: Iterable[RankEvidence], sources: Sources, proc: Path) -> tup
     if not packages:
         return ()
     found = source.switches(own.items(), packages.items())
-    return tuple(replace(each, condition=clipped(" ".join(each.condition.split()))) for each in found[:MOST])
+    return tuple(replace(each, condition=one_line(each.condition)) for each in found[:MOST])
 
 
 def _frames(rank: RankEvidence) -> Iterator[Frame]:

@@ -21,7 +21,7 @@ from hangwatch.model import (
     ThreadStack,
 )
 from hangwatch.stacks.frames import stacks_of_trace
-from hangwatch_agent.capture.source import excerpts, files
+from hangwatch_agent.capture.source import excerpts, files, lines
 from hangwatch_agent.capture.source.files import Source, Sources
 from tests.unit.agent.readings import reading
 
@@ -116,7 +116,7 @@ def test_secrets_go_and_long_lines_are_cut() -> None:
     found = excerpts.excerpt(Source(text, 0.0), Frame("/a.py", 2, "f"))
     assert found is not None
     assert found.lines[0] == 'login(token="[redacted]")'
-    assert len(found.lines[1]) == excerpts.LONGEST_LINE
+    assert len(found.lines[1]) == lines.LONGEST_LINE
     assert found.lines[1].endswith("xxx ...")
     assert found.lines[2] == "\tthird"
 
