@@ -5,6 +5,7 @@ from __future__ import annotations
 import lzma
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ OPERATORS = "anaconda|crates|docker|gcr|ghcr|npmjs|nvcr|pypa|pypi|pythonhosted|q
 HOST = re.compile(
     rf"\b(?:[\w-]+\.)*(?:{OPERATORS})\.(?:co|com|dev|io|net|org)\b|\b(?:download|wheels?)\.[\w-]+\.org\b", re.I
 )
+SIGNS = [*(f"{name}.".encode() for name in OPERATORS.split("|")), b"download.", b"wheel", b"index-url", b"registry"]
 INDEX = re.compile(r"--(?:extra-)?index-url[ =]+['\"]?https?:|\bregistry *=.*https?:", re.I)
 
 
@@ -23,12 +25,17 @@ def committed() -> list[Path]:
     return [ROOT / name for name in names.split("\0") if name and (ROOT / name).is_file()]
 
 
+@cache
 def content(path: Path) -> bytes:
     data = path.read_bytes()
     return lzma.decompress(data) if path.suffix == ".xz" else data
 
 
 def named(text: str) -> list[str]:
+    """The patterns are slow, and most files have none of the words that they ask for."""
+    lower = text.lower().encode()
+    if not any(sign in lower for sign in SIGNS):
+        return []
     return [found[0] for pattern in (HOST, INDEX) for found in pattern.finditer(text)]
 
 
