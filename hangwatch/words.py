@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterable
-from pathlib import PurePath
 
 from hangwatch.model import ExceptionFacts, Frame, StepName
 
@@ -74,7 +73,7 @@ def place(frame: Frame | None) -> str:
     """`train.py:88`; "" where there is no frame."""
     if frame is None:
         return ""
-    file = PurePath(frame.file).name or frame.file
+    file = frame.file.rstrip("/").rpartition("/")[2] or frame.file
     return f"{file}:{frame.line}" if frame.line else file
 
 

@@ -77,6 +77,8 @@ def clean(text: str) -> str:
 
     A rank can put any string into a report; escape sequences must not reach a terminal.
     """
+    if text.isascii() and text.isprintable():
+        return text
     return "".join(_visible(character) for character in text)
 
 
