@@ -51,16 +51,25 @@ def _tests(scope: ast.AST, line: int) -> Iterator[ast.AST]:
     """The conditions in `scope` on the way to `line`: around it, on it, or before it where they turn others back."""
     yield from (test for test, _ in answers_on_way(scope, line))
     for node in within(scope):
-        if isinstance(node, ast.IfExp) and node.lineno <= line <= (node.end_lineno or line):
-            if _calls(node.body) or _calls(node.orelse):
-                yield node.test
-        elif isinstance(node, ast.BoolOp) and node.lineno == line and any(map(_calls, node.values[1:])):
-            yield node.values[0]
+        asked = asked_first(node, line)
+        if asked is not None:
+            yield asked
 
 
-def _calls(node: ast.AST) -> bool:
+def asked_first(node: ast.AST, line: int) -> ast.expr | None:
+    """What decides in an expression whether its call on that line is made: `ready and gather(x)`."""
+    if isinstance(node, ast.IfExp):
+        return node.test if _calls(node.body, line) or _calls(node.orelse, line) else None
+    if not isinstance(node, ast.BoolOp):
+        return None
+    last = max((place for place, value in enumerate(node.values) if _calls(value, line)), default=0)
+    return None if not last else node.values[0] if last == 1 else ast.BoolOp(node.op, node.values[:last])
+
+
+def _calls(node: ast.AST, line: int) -> bool:
     """Something is called there: else it is a value, such as the argument of a call that all ranks make."""
-    return any(isinstance(part, ast.Call) for part in ast.walk(node))
+    calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
+    return any(call.lineno <= line <= (call.end_lineno or call.lineno) for call in calls)
 
 
 def answers_on_way(scope: ast.AST, line: int) -> Iterator[tuple[ast.expr, bool]]:

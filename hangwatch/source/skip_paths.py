@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from hangwatch.model import Bypass, Frame
 from hangwatch.source.decisions import asks, counts
-from hangwatch.source.guards import is_main
+from hangwatch.source.guards import asked_first, is_main
 from hangwatch.source.loops import (
     SCOPES,
     always_ends,
@@ -122,27 +122,9 @@ def _short_circuits(statement: ast.stmt, line: int) -> Iterator[_Way]:
     """
     parts = (part for part in ast.iter_child_nodes(statement) if isinstance(part, ast.expr))
     for node in (each for part in parts for each in (part, *within(part)) if isinstance(each, ast.expr)):
-        asked = _asked_first(node, line)
+        asked = asked_first(node, line)
         if asked is not None and not any(isinstance(each, ast.Call) for each in ast.walk(asked)):
             yield _Way(node.lineno, ast.unparse(node), asked)
-
-
-def _asked_first(node: ast.expr, line: int) -> ast.expr | None:
-    """What decides whether the rest of an expression, with a call on that line, is computed."""
-    if isinstance(node, ast.IfExp):
-        return node.test if _calls(node.body, line) or _calls(node.orelse, line) else None
-    if not isinstance(node, ast.BoolOp) or not any(_calls(value, line) for value in node.values):
-        return None
-    last = max(place for place, value in enumerate(node.values) if _calls(value, line))
-    first = node.values[:last]
-    return None if not first else first[0] if last == 1 else ast.BoolOp(node.op, first)
-
-
-def _calls(node: ast.expr, line: int) -> bool:
-    return any(
-        isinstance(each, ast.Call) and each.lineno <= line <= (each.end_lineno or each.lineno)
-        for each in ast.walk(node)
-    )
 
 
 def _blocks(statement: ast.If | ast.Try | ast.With | ast.AsyncWith) -> Iterator[list[ast.stmt]]:
