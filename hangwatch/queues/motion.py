@@ -23,12 +23,8 @@ _GRAIN_S = 0.2  # torch looks for completions ten times a second: two looks
 
 def moved(queues: Queues) -> bool:
     """Many ranks have a call open that was complete by then: another rank has completed a later one with them."""
-    lagging = {
-        rank
-        for group in queues.communicators
-        for rank, lane in group.lanes.items()
-        if _lags(lane, floor_of(queues, group))
-    }
+    floors = ((group, floor_of(queues, group)) for group in queues.communicators)
+    lagging = {rank for group, floor in floors for rank, lane in group.lanes.items() if _lags(lane, floor)}
     return bool(lagging) and _OF_RANKS * len(lagging) >= len(queues.ranks)
 
 

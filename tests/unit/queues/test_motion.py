@@ -13,6 +13,9 @@ import pytest
 
 from hangwatch.commands import evidence_files
 from hangwatch.model import Judgement, Status
+from hangwatch.queues import Queues, motion
+from hangwatch.queues.model import Communicator
+from hangwatch.queues.stuck import floor_of
 from tests.dump_world import START
 
 MS = 1_000_000
@@ -120,3 +123,16 @@ def test_a_rank_that_was_never_late_before_is_awaited(tmp_path: Path) -> None:
     assert found is not None
     assert found.status is Status.HUNG
     assert [culprit.rank for culprit in found.verdict.culprits] == [6]
+
+
+def test_the_work_is_linear_in_the_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How far a group is complete takes a look at all of its ranks: it is asked once, and not for each of them."""
+    asked: list[str] = []
+
+    def counted(queues: Queues, group: Communicator) -> int:
+        asked.append(group.name)
+        return floor_of(queues, group)
+
+    monkeypatch.setattr(motion, "floor_of", counted)
+    assert _judged([Record(40, 30 + rank % 3) for rank in range(64)], tmp_path) is None
+    assert len(asked) <= 2
