@@ -47,7 +47,7 @@ class _Reader:
         if self.boards:
             recorded = frozenset(view.rank for view in case if any(map(is_numbered, view.evidence.board_calls)))
         level = not case.divergences and all(view.step.step is not None for view in case)
-        self.found = Queues(ranks=recorded, world_size=case.size, record="record", level=level, gaps=True)
+        self.found = Queues(ranks=recorded, world_size=case.size, record="record", level=level, gaps=True, live=True)
         self._places: dict[Call, int] = {}
 
     def queues(self) -> Queues:

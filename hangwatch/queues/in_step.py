@@ -14,7 +14,9 @@ from .readings import OFTEN, Kind, Reading
 
 
 def more_than_ever(lane: Lane, row: Sequence[int], usual: Sequence[int], place: int) -> Reading | None:
-    """The calls from `place` on as added ones, if they are more than in any step before; None where they are not known.
+    """The calls from `place` on as added ones, if they are more than in every step before; else None.
+
+    Where their number changes from step to step, all ranks may make more of them in this one.
 
     `row` are the last calls of `lane`, as numbers for what they are.
     """
@@ -24,7 +26,7 @@ def more_than_ever(lane: Lane, row: Sequence[int], usual: Sequence[int], place: 
     own, now = row[place], steps[place]
     times = Counter(step for token, step in zip(row, steps, strict=True) if token == own)
     before = [count for step, count in times.items() if 0 <= step < now and step != steps[0]]
-    if len(before) < OFTEN or times[now] <= max(before):
+    if len(before) < OFTEN or len(set(before)) > 1 or times[now] <= before[0]:
         return None
     behind = list(row[place:])
     count = behind.index(usual[place]) if usual[place] in behind else len(behind)

@@ -151,6 +151,7 @@ class Queues:
     record: str = "dump"  # what a rank has left
     level: bool = False  # the ranks made equally many calls until now: of those no longer recorded, none is missing
     gaps: bool = False  # of one group older calls may be recorded than of another: torch's own ring has no gaps
+    live: bool = False  # of ranks that are watched, and no files
     earlier: tuple[int, ...] = ()  # ranks whose record was of an earlier run, and is left out
 
     def call(self, lane: Lane, place: int) -> Call:

@@ -65,8 +65,19 @@ def open_s(queues: Queues, one: Stuck) -> float | None:
 
 
 def is_undated(queues: Queues, one: Stuck) -> bool:
-    """Nothing tells for how long the call had been open: neither the date of a file, nor that torch gave it up."""
-    return not one.expired and open_s(queues, one) is None
+    """Nothing tells for how long the call had been open: neither the date of a file, nor that torch gave it up.
+
+    Of live ranks other facts tell it, and so may what others have recorded long behind that call.
+    """
+    if queues.live or one.expired or open_s(queues, one) is not None:
+        return False
+    return since_s(queues, one) < YOUNG_S
+
+
+def since_s(queues: Queues, one: Stuck) -> float:
+    """For how long the call had been open at the last event of any record; 0 where that is not known."""
+    made = [created for rank, created in one.created.items() if rank in one.waiting and created]
+    return (queues.last_event - min(made)) / 1e9 if made else 0.0
 
 
 def is_young(queues: Queues, one: Stuck) -> bool:

@@ -12,12 +12,15 @@ from statistics import median
 from hangwatch.ranks.sides import spread
 
 from .model import Lane, Queues
+from .moment import since_s
 from .stuck import Kind, Stuck, floor_of
 
 _NEAR = 16  # calls between the moments of two records of one job; a record further behind is an older one
-_OF_RANKS = 4  # one in so many lags, at least: a single record may be older than the others
+_LAGGING = 2  # ranks, at least: a single record may be older than the others
+_OF_RANKS = 4  # and one rank in so many
 _RECENT = 32  # calls of the same place that are looked at
 _OFTEN = 5  # of them, at least, for a habit
+_AS_LONG = 4  # times as long as ever before is no habit: others have recorded events since then
 _GRAIN_S = 0.2  # torch looks for completions ten times a second: two looks
 
 
@@ -25,7 +28,7 @@ def moved(queues: Queues) -> bool:
     """Many ranks have a call open that was complete by then: another rank has completed a later one with them."""
     floors = ((group, floor_of(queues, group)) for group in queues.communicators)
     lagging = {rank for group, floor in floors for rank, lane in group.lanes.items() if _lags(lane, floor)}
-    return bool(lagging) and _OF_RANKS * len(lagging) >= len(queues.ranks)
+    return len(lagging) >= max(_LAGGING, len(queues.ranks) / _OF_RANKS)
 
 
 def _lags(lane: Lane, floor: int) -> bool:
@@ -65,7 +68,7 @@ def late_by_habit(queues: Queues, one: Stuck) -> Lateness | None:
         if known and None not in own:
             extra.append(median(known) - max(each for each in own if each is not None))
     late = [seconds for seconds in extra if seconds >= _GRAIN_S]
-    if len(late) < _OFTEN or 4 * len(late) < 3 * len(extra):
+    if len(late) < _OFTEN or 4 * len(late) < 3 * len(extra) or since_s(queues, one) > _AS_LONG * max(late):
         return None
     return Lateness(len(late), len(extra), median(late))
 

@@ -59,14 +59,14 @@ def _tests(scope: ast.AST, line: int) -> Iterator[ast.AST]:
 def asked_first(node: ast.AST, line: int) -> ast.expr | None:
     """What decides in an expression whether its call on that line is made: `ready and gather(x)`."""
     if isinstance(node, ast.IfExp):
-        return node.test if _calls(node.body, line) or _calls(node.orelse, line) else None
+        return node.test if has_call(node.body, line) or has_call(node.orelse, line) else None
     if not isinstance(node, ast.BoolOp):
         return None
-    last = max((place for place, value in enumerate(node.values) if _calls(value, line)), default=0)
+    last = max((place for place, value in enumerate(node.values) if has_call(value, line)), default=0)
     return None if not last else node.values[0] if last == 1 else ast.BoolOp(node.op, node.values[:last])
 
 
-def _calls(node: ast.AST, line: int) -> bool:
+def has_call(node: ast.AST, line: int) -> bool:
     """Something is called there: else it is a value, such as the argument of a call that all ranks make."""
     calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
     return any(call.lineno <= line <= (call.end_lineno or call.lineno) for call in calls)

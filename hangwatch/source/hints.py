@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from hangwatch.model import Bypass, Frame, LoopFacts, ThreadStack
 from hangwatch.source.guards import guard_around
@@ -16,6 +16,7 @@ from hangwatch.source.skip_paths import ways_past
 from hangwatch.source.ways_out import with_ways_out
 from hangwatch.stacks.frames import name_of, origin
 
+T = TypeVar("T")
 _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 _EVENT_LOOPS = re.compile(r"/asyncio/base_events\.py$|/(uvloop|trio|anyio|gevent|twisted)/")
 
@@ -29,10 +30,19 @@ def annotated(stack: ThreadStack, source_of: Callable[[str], str | None]) -> Thr
     sources = tuple(source_of(frame.file) for frame in own)
     if not any(sources):
         return stack
-    told = _told(own, sources, _suspends(stack.frames))
+    nothing: dict[str, Any] = {}
+    told = _read(lambda: _told(own, sources, _suspends(stack.frames)), nothing)
     if told.get("in_loop") is False and _loops_in_packages(stack.frames, source_of):
         told = {**told, "in_loop": True}
     return replace(stack, **told)
+
+
+def _read(read: Callable[[], T], unknown: T) -> T:
+    """What `read` says; `unknown` where an expression of the source is too deep for Python's own walks of it."""
+    try:
+        return read()
+    except RecursionError:
+        return unknown
 
 
 def _loops_in_packages(frames: tuple[Frame, ...], source_of: Callable[[str], str | None]) -> bool:
@@ -57,7 +67,7 @@ def ways_past_call(
 
     `hooks` is how many of them a package has called (see `hooks_of`), None where no package stands between them.
     """
-    return _ways_past(frames, tuple(source_of(frame.file) for frame in frames), hooks)
+    return _read(lambda: _ways_past(frames, tuple(source_of(frame.file) for frame in frames), hooks), ())
 
 
 @lru_cache(maxsize=256)
@@ -67,7 +77,7 @@ def _ways_past(frames: tuple[Frame, ...], sources: tuple[str | None, ...], hooks
 
 def inner_loop(frames: tuple[Frame, ...], source_of: Callable[[str], str | None]) -> LoopFacts | None:
     """The innermost loop around a call to which the user's `frames` lead, if another one lies around it."""
-    loop = _inner_loop(frames, tuple(source_of(frame.file) for frame in frames))
+    loop = _read(lambda: _inner_loop(frames, tuple(source_of(frame.file) for frame in frames)), None)
     return loop if loop is not None and loop.outer else None
 
 

@@ -35,7 +35,7 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
         if loop is None:
             skips += [Frame(frame.file, line, frame.function) for line in _swallowing(scope, frame.line)]
             continue
-        inside = [*_own(loop.body, ast.Continue), *_going_on(loop.body)]
+        inside = _cut_short(loop)
         further = [
             (f, each)
             for f, t in frames[index:]
@@ -62,10 +62,19 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
     return None
 
 
+@lru_cache(maxsize=256)
+def _cut_short(loop: _Loop) -> tuple[int, ...]:
+    return (*_own(loop.body, ast.Continue), *_going_on(loop.body))
+
+
+@lru_cache(maxsize=256)
+def _ended_at(loop: _Loop) -> tuple[int, ...]:
+    return tuple(sorted([*_by_condition(loop), *_left_from(loop.body)]))
+
+
 def _leaves(frame: Frame, loop: _Loop) -> tuple[Frame, ...]:
     """How `loop`, in the function of `frame`, can end before its last turn."""
-    ends = [*_by_condition(loop), *_left_from(loop.body)]
-    return tuple(Frame(frame.file, line, frame.function) for line in sorted(ends))
+    return tuple(Frame(frame.file, line, frame.function) for line in _ended_at(loop))
 
 
 def _left_from(body: Sequence[ast.stmt]) -> Iterator[int]:
@@ -74,6 +83,7 @@ def _left_from(body: Sequence[ast.stmt]) -> Iterator[int]:
     yield from _own(body, ast.Return, nested=True)
 
 
+@lru_cache(maxsize=256)
 def _drained(loop: _Loop) -> list[int]:
     """Lines where it is left because an iterator that it asks itself has ended, as a `for` ends by itself.
 
@@ -102,16 +112,20 @@ def _is_none(test: ast.expr) -> str | None:
 
 def _exits(loops: Iterable[tuple[Frame, _Loop]]) -> tuple[Frame, ...]:
     """Where one of `loops`, each with the frame of its function, ends the process: `sys.exit()`, `raise SystemExit`."""
-    found = {
-        Frame(frame.file, node.lineno, frame.function)
-        for frame, loop in loops
+    found = {Frame(frame.file, line, frame.function) for frame, loop in loops for line in _exits_of(loop)}
+    return tuple(sorted(found, key=lambda place: (place.file, place.line)))
+
+
+@lru_cache(maxsize=256)
+def _exits_of(loop: _Loop) -> frozenset[int]:
+    return frozenset(
+        node.lineno
         for statement in loop.body
         if not isinstance(statement, SCOPES)
         for node in (statement, *within(statement))
         if (isinstance(node, ast.Call) and called(node) in _ENDS_PROCESS)
         or (isinstance(node, ast.Raise) and "SystemExit" in _raised(node))
-    }
-    return tuple(sorted(found, key=lambda place: (place.file, place.line)))
+    )
 
 
 def _raised(node: ast.Raise) -> set[str]:
@@ -152,11 +166,13 @@ def holds(body: Sequence[ast.stmt], line: int) -> bool:
 
 
 def within(node: ast.AST) -> Iterator[ast.AST]:
-    """Everything below `node` that belongs to the same function."""
-    for child in ast.iter_child_nodes(node):
+    """Everything below `node` that belongs to the same function, in the order of the source."""
+    ahead = [*ast.iter_child_nodes(node)][::-1]
+    while ahead:
+        child = ahead.pop()
         if not isinstance(child, SCOPES):
             yield child
-            yield from within(child)
+            ahead += [*ast.iter_child_nodes(child)][::-1]
 
 
 def innermost_loop(scope: ast.AST, line: int) -> _Loop | None:
@@ -169,7 +185,13 @@ def loops_around(scope: ast.AST, line: int) -> list[_Loop]:
 
     Its first line counts too: there a `for` asks for the next item, which is where a rank stands that waits for data.
     """
-    return [node for node in within(scope) if isinstance(node, _Loop) and _around(node, line)][::-1]
+    return [loop for loop in _loops(scope) if _around(loop, line)][::-1]
+
+
+@lru_cache(maxsize=256)
+def _loops(scope: ast.AST) -> tuple[_Loop, ...]:
+    """All loops of a function. Remembered, as what is read of a loop: many calls may stand in one."""
+    return tuple(node for node in within(scope) if isinstance(node, _Loop))
 
 
 def turns(loop: _Loop) -> bool:
@@ -196,7 +218,8 @@ def _own(body: Sequence[ast.stmt], kind: type[ast.stmt], *, nested: bool = False
         if isinstance(node, kind):
             yield node.lineno
         elif not isinstance(node, SCOPES) and (nested or not isinstance(node, _LOOPS)):
-            below = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt | ast.ExceptHandler)]
+            children = ast.iter_child_nodes(node)
+            below = [child for child in children if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case)]
             yield from _own(below, kind, nested=nested)  # type: ignore[arg-type]
 
 
@@ -239,8 +262,11 @@ def always_ends(statement: ast.stmt) -> bool:
         return bool(statement.orelse) and all(
             any(map(always_ends, part)) for part in (statement.body, statement.orelse)
         )
-    if isinstance(statement, ast.With):
+    if isinstance(statement, ast.With | ast.AsyncWith):
         return any(map(always_ends, statement.body))
+    if isinstance(statement, ast.Try):
+        ways = (statement.body, *(handler.body for handler in statement.handlers))
+        return any(map(always_ends, statement.finalbody)) or all(any(map(always_ends, way)) for way in ways)
     return ends(statement) or (isinstance(statement, ast.Expr) and ends(statement.value))
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from hangwatch.model import Bypass, Frame
 from hangwatch.source.decisions import asks, counts
-from hangwatch.source.guards import asked_first, is_main
+from hangwatch.source.guards import asked_first, has_call, is_main
 from hangwatch.source.loops import (
     SCOPES,
     always_ends,
@@ -77,14 +77,26 @@ def _bypass(frame: Frame, way: _Way, scope: ast.AST, tree: ast.Module, *, inner:
 
 
 def _given(way: _Way, scope: ast.AST) -> ast.Assign | None:
-    """The last assignment before a condition that asks for no more than a name, if it computes that."""
+    """The one assignment to the name for which a condition asks, if the name gets its value nowhere else.
+
+    Not where it is handed to a call in a statement of its own before, such as an all_reduce, which may change it.
+    """
     test = way.test.operand if isinstance(way.test, ast.UnaryOp) else way.test
     if not isinstance(test, ast.Name):
         return None
-    assigned = (node for node in within(scope) if isinstance(node, ast.Assign) and node.lineno < way.line)
-    made = [node for node in assigned if ast.unparse(node.targets[0]) == test.id]
-    last = max(made, key=lambda node: node.lineno, default=None)
-    return last if last is not None and not isinstance(last.value, ast.Constant | ast.Name) else None
+    inside = list(within(scope))
+    bound = [each for each in inside if isinstance(each, ast.Name) and each.id == test.id and _is_bound(each)]
+    made = [each for each in inside if isinstance(each, ast.Assign) and each.targets == bound]
+    if len(made) != 1 or made[0].lineno >= way.line or isinstance(made[0].value, ast.Constant | ast.Name):
+        return None
+    alone = (each.value for each in inside if isinstance(each, ast.Expr) and made[0].lineno < each.lineno < way.line)
+    handed = (part for call in alone if isinstance(call, ast.Call) for part in ast.walk(call))
+    changed = any(isinstance(part, ast.Name) and part.id == test.id for part in handed)
+    return None if changed else made[0]
+
+
+def _is_bound(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Store | ast.Del)
 
 
 def _any_loop(frames: Sequence[tuple[Frame, ast.Module]]) -> bool:
@@ -118,13 +130,23 @@ def _through(statement: ast.stmt, line: int, exits: type[ast.stmt]) -> Iterator[
 def _short_circuits(statement: ast.stmt, line: int) -> Iterator[_Way]:
     """`ready and gather(x)`, `gather(x) if ready else x`: what comes first in an expression decides about its call.
 
-    Not where that calls something itself, which may be the call in question.
+    Not within the arguments of a call, which is made all the same; nor where what comes first calls something itself,
+    which may be the call in question, or both ways do.
     """
-    parts = (part for part in ast.iter_child_nodes(statement) if isinstance(part, ast.expr))
-    for node in (each for part in parts for each in (part, *within(part)) if isinstance(each, ast.expr)):
+    parts = (getattr(statement, name, None) for name in ("value", "test", "iter"))
+    for node in (each for part in parts if isinstance(part, ast.expr) for each in _outside_of_calls(part)):
         asked = asked_first(node, line)
-        if asked is not None and not any(isinstance(each, ast.Call) for each in ast.walk(asked)):
+        both = isinstance(node, ast.IfExp) and has_call(node.body, line) and has_call(node.orelse, line)
+        if asked is not None and not both and not any(isinstance(each, ast.Call) for each in ast.walk(asked)):
             yield _Way(node.lineno, ast.unparse(node), asked)
+
+
+def _outside_of_calls(node: ast.expr) -> Iterator[ast.expr]:
+    yield node
+    if not isinstance(node, ast.Call | ast.Lambda):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                yield from _outside_of_calls(child)
 
 
 def _blocks(statement: ast.If | ast.Try | ast.With | ast.AsyncWith) -> Iterator[list[ast.stmt]]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from hangwatch import words
+from hangwatch.facts.batches import has_left_inner_loop
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.gradients_apart import gradients_apart
@@ -17,6 +18,7 @@ from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Divergence, Frame, StepName
 from hangwatch.ranks.ledger import Step
 from hangwatch.ranks.sides import by_value, spread
+from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Within
 from hangwatch.stacks.frames import user_frame
@@ -130,6 +132,8 @@ def synchronised_at_own_intervals(case: Case) -> Finding | None:
     others = [rank for rank in gaps if rank not in inside]
     if not inside or not others or len(gaps) < len(first.members) or not all(gaps.values()):
         return None
+    if not all(_has_no_more(case, case.ranks[rank]) for rank in others):
+        return None  # it may come to its next ones
     odd = min(inside, others, key=len) if len(inside) != len(others) else []
     place = _backward(case, first.group)
     usual = [f"rank {rank} after {_from_to(gaps[rank])} batches" for rank in (*spread(inside), *spread(others))]
@@ -156,6 +160,12 @@ def synchronised_at_own_intervals(case: Case) -> Finding | None:
         status=case.failed,
         awaited=tuple(case.ranks),
     )
+
+
+def _has_no_more(case: Case, view: RankView) -> bool:
+    """Its data has ended, or it stands behind its loop: in a call, or at its end."""
+    ended = view.loader is not None and view.loader.exhausted
+    return (ended or has_left_inner_loop(case, view)) and (view.rank in case.blocked or view.over or view.dead)
 
 
 def _gaps(case: Case, rank: int, group: str, least: int | None) -> list[int]:

@@ -58,19 +58,21 @@ class Record:
         }
 
 
+def _document(record: Record, ranks: int) -> dict[str, Any]:
+    config = {"0": {"name": "0", "desc": "default_pg", "ranks": str(list(range(ranks)))}}
+    return {"version": "2.10", "entries": record.entries(), "pg_config": config, "pg_status": {}}
+
+
+def _write(document: dict[str, Any], folder: Path, rank: int) -> None:
+    """A file that was copied long after the job."""
+    path = folder / f"nccl_trace_rank_{rank}"
+    path.write_bytes(pickle.dumps(document))
+    os.utime(path, ns=(START + YEAR_NS,) * 2)
+
+
 def _judged(records: Sequence[Record], folder: Path) -> Judgement | None:
-    """What is said of files that were copied long after the job."""
     for rank, record in enumerate(records):
-        ranks = str(list(range(len(records))))
-        document = {
-            "version": "2.10",
-            "entries": record.entries(),
-            "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": ranks}},
-            "pg_status": {},
-        }
-        path = folder / f"nccl_trace_rank_{rank}"
-        path.write_bytes(pickle.dumps(document))
-        os.utime(path, ns=(START + YEAR_NS,) * 2)
+        _write(_document(record, len(records)), folder, rank)
     return evidence_files.sort_out([folder]).assessment.judgement
 
 
@@ -136,3 +138,26 @@ def test_the_work_is_linear_in_the_ranks(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(motion, "floor_of", counted)
     assert _judged([Record(40, 30 + rank % 3) for rank in range(64)], tmp_path) is None
     assert len(asked) <= 2
+
+
+@pytest.mark.parametrize("ranks", [3, 4])
+def test_one_older_record_of_few_is_no_sign_either(tmp_path: Path, ranks: int) -> None:
+    records = [Record(40, 39) for _ in range(ranks)]
+    records[1], records[2] = Record(40, 37), Record(39, 39)
+    found = _judged(records, tmp_path)
+    assert found is not None
+    assert (found.status, [culprit.rank for culprit in found.verdict.culprits]) == (Status.HUNG, [2])
+
+
+def test_what_others_recorded_long_behind_a_call_tells_for_how_long_it_was_open(tmp_path: Path) -> None:
+    """A rank was late each time before, by 0.35 s; now a heartbeat of the others has gone on for five minutes."""
+    records = [Record(31, 30, waits_ms=350) for _ in range(8)]
+    records[6] = Record(30, 30)
+    beats = Record(331, 331).entries()[-1] | {"process_group": ("1", "beats"), "pg_id": 1, "collective_seq_id": 1}
+    for rank, record in enumerate(records):
+        document = _document(record, len(records))
+        document["entries"] += [beats] if rank == 0 else []
+        _write(document, tmp_path, rank)
+    found = evidence_files.sort_out([tmp_path]).assessment.judgement
+    assert found is not None
+    assert (found.status, [culprit.rank for culprit in found.verdict.culprits]) == (Status.HUNG, [6])

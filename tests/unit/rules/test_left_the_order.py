@@ -178,3 +178,16 @@ def test_a_loop_that_tries_again_after_an_error_decides_nothing() -> None:
     verdict = diagnose(another_round(loop)).verdict
     assert verdict.cause == "uneven-steps"
     assert "on a retry" in verdict.fix
+
+
+@pytest.mark.parametrize("odd", [0, 1])
+def test_calls_whose_number_changes_from_step_to_step_are_none_too_many(odd: int) -> None:
+    """All make four in the sixth step, more than ever before, and one rank of two leaves the last of them out."""
+
+    def step(times: int) -> Program:
+        return [Draw(), *[GATHER] * times, SCATTER, GRADIENTS]
+
+    before = [action for times in (2, 3, 2, 3, 2) for action in step(times)]
+    found = world(*([*before, *step(3 if rank == odd else 4), *step(2)] for rank in range(2)))
+    queued = assessed(Case(found)).found
+    assert queued is None or queued.departure is None or not queued.departure.in_step

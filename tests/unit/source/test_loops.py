@@ -188,15 +188,14 @@ def test_a_clause_that_raises_again_after_the_last_try_goes_on_before() -> None:
     assert skips(source, 3) == [4]
 
 
-def test_a_clause_that_raises_on_every_way_lets_no_turn_go_on() -> None:
-    source = """
-    for batch in loader:
-        try:
-            step(batch)
-        except RuntimeError as error:
-            if "memory" in str(error):
-                raise MemoryError from error
-            else:
-                raise
-    """
+@pytest.mark.parametrize(
+    "clause",
+    [
+        "if 'memory' in str(error):\n            raise MemoryError from error\n        else:\n            raise",
+        "try:\n            report(error)\n        finally:\n            raise",
+        "async with lock:\n            raise",
+    ],
+)
+def test_a_clause_that_raises_on_every_way_lets_no_turn_go_on(clause: str) -> None:
+    source = f"for batch in loader:\n    try:\n        step(batch)\n    except RuntimeError as error:\n        {clause}"
     assert skips(source, 3) == []

@@ -57,7 +57,16 @@ def test_the_loops_around_it_tell_of_their_own_ways_out() -> None:
     assert told(source, 3) == [(5, "if patience.over: break")]
 
 
-@pytest.mark.parametrize("body", ["break", "try:\n        step()\n    except ValueError:\n        break"])
-def test_a_break_without_a_condition_is_told_as_such(body: str) -> None:
-    source = f"for batch in loader:\n    {body}\n    step()"
-    assert [text for _, text in told(source, len(source.splitlines()))] == ["break"]
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("break", "break"),
+        ("try:\n        step()\n    except ValueError:\n        break", "except ValueError: break"),
+        ("match state:\n        case 'stop':\n            break", "case 'stop': break"),
+        ("if late:\n        if rank: continue\n        break", "if late: break"),
+        ("if not data:\n        raise Empty\n    for x in data:\n        with lock:\n            return", "return"),
+    ],
+)
+def test_only_what_is_right_around_it_is_its_condition(body: str, text: str) -> None:
+    source = f"def fit():\n  for batch in loader:\n    {body}\n    step()"
+    assert text in [each for _, each in told(source, len(source.splitlines()))]

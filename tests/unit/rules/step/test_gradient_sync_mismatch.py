@@ -13,7 +13,7 @@ from hangwatch.model import Collectives, Frame, Phase, ProcessFacts, RankEvidenc
 from hangwatch.rules.step.gradient_sync_mismatch import cadence, gradient_sync_mismatch, synchronised_out_of_turn
 from tests.unit.rules.step.loops import END, GRADIENTS, Program, judged
 from tests.unit.rules.step.worlds import with_ring
-from tests.unit.simulator import TORCH, Action, Call, Draw, LoopEnd, World, blamed_ranks
+from tests.unit.simulator import TORCH, Action, Call, Draw, LoopEnd, Stall, World, blamed_ranks
 
 
 def accumulating(every: int) -> Program:
@@ -298,3 +298,12 @@ def test_a_call_of_the_forward_is_not_behind_backward(every: int, recorded: int)
     )
     case = Case(replace(snapshot, ranks=shortened))
     assert synchronised_out_of_turn(case) is None
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_rank_that_stands_in_its_own_code_may_come_to_its_next_gradients(ranks: int) -> None:
+    """All keep intervals of their own, which fit until now."""
+    usual, odd = by_own_tokens(5, 6, 5), by_own_tokens(3, 2, 2)
+    calls = [n for n, action in enumerate(odd) if action is GRADIENTS[-1]]
+    stuck = [*odd[: calls[6] + 1], Stall(line=40)]
+    assert judged(usual, stuck, ranks, 1).verdict.cause != "gradient-sync-mismatch"
