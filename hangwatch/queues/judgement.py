@@ -17,7 +17,7 @@ from .matching import odd_ones, shape
 from .meetings import Meeting, remarks, unfit
 from .model import Queues
 from .moment import ON_ITS_WAY_S, YOUNG_S, is_undated, is_young, on_its_way, open_s, said, unmoved_s
-from .motion import hosts_apart, moved
+from .motion import hosts_apart, many_idle, moved, not_begun
 from .names import ranks
 from .rules import judge
 from .stuck import Stuck
@@ -48,7 +48,7 @@ def assess(queues: Queues) -> Assessment:
         if judged.passing and (on_its_way(queues, root) or (is_undated(queues, root) and moved(queues))):
             moving.append(root)
             continue
-        if judged.passing and (why := _may_go_on(queues, root)):
+        if judged.passing and (why := _may_go_on(queues, found, root)):
             judged = replace(judged, status=Status.WAITING, culprits=(), details=(why, *judged.details))
         return Assessment(_judgement(queues, judged, chain), found=judged)
     meeting = unfit(queues)
@@ -76,7 +76,7 @@ def _healthy(queues: Queues) -> Iterable[str]:
     yield from of_earlier_runs(queues)
 
 
-def _may_go_on(queues: Queues, root: Stuck) -> str:
+def _may_go_on(queues: Queues, found: list[Stuck], root: Stuck) -> str:
     """Why a rank may still be at work, so that none is to blame yet; "" where nothing says so."""
     if is_young(queues, root):
         since = words.duration(open_s(queues, root) or 0.0)
@@ -87,6 +87,10 @@ def _may_go_on(queues: Queues, root: Stuck) -> str:
         return f"the hosts had enqueued unlike numbers of calls, as those of a job that moves: {_NO_DATE}"
     if root.kind is stuck.Kind.HELD and root.peers:
         return f"the device of a stage that computes shows the same: {_NO_DATE}"
+    if not_begun(queues, root):
+        return f"its devices have start events and none has begun it, as those that still compute: {_NO_DATE}"
+    if root.kind is stuck.Kind.PEER and (idle := many_idle(queues, found)):
+        return f"{ranks(idle)} are awaited at once and wait for nothing, as ranks at work: {_NO_DATE}"
     return ""
 
 

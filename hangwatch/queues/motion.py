@@ -6,6 +6,7 @@ one as a job that is well. Some can only come from a job in motion, or are as co
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
 
@@ -18,8 +19,10 @@ from .stuck import Kind, Stuck, floor_of
 _NEAR = 16  # calls between the moments of two records of one job; a record further behind is an older one
 _LAGGING = 2  # ranks, at least: a single record may be older than the others
 _OF_RANKS = 4  # and one rank in so many
+_MISSED = 3  # ranks, at least, that are awaited in messages at once: pairs of a pipeline wait for each other anyway
+_OF_ALL = 8  # and one rank in so many
 _RECENT = 32  # calls of the same place that are looked at
-_OFTEN = 5  # of them, at least, for a habit
+_OFTEN = 3  # of them, at least, for a habit
 _AS_LONG = 4  # times as long as ever before is no habit: others have recorded events since then
 _GRAIN_S = 0.2  # torch looks for completions ten times a second: two looks
 
@@ -40,6 +43,22 @@ def hosts_apart(one: Stuck) -> bool:
     """The hosts have enqueued unlike numbers of calls behind one to which all came: they stand in no common wait."""
     ahead = {lane.enqueued for lane in one.group.lanes.values() if lane.known}
     return one.kind in (Kind.QUEUED, Kind.WIRE) and not one.peers and len(ahead) > 1
+
+
+def not_begun(queues: Queues, one: Stuck) -> bool:
+    """All came to it, all of them have start events, and no device has begun it: all have something before it."""
+    return one.kind is Kind.QUEUED and queues.timed and not one.begun and not queues.untimed & set(one.waiting)
+
+
+def many_idle(queues: Queues, found: Iterable[Stuck]) -> list[int]:
+    """The ranks that others await in messages and that have nothing open themselves, if they are many.
+
+    What keeps one rank from its messages keeps few: where a large part of a job is missed at once, it is at work.
+    """
+    awaited = {rank for each in found if each.kind is Kind.PEER for rank in each.awaited}
+    busy = {lane.rank for _, lane in queues.lanes() if lane.rank in awaited and lane.first_open() is not None}
+    idle = sorted(awaited - busy)
+    return idle if len(idle) >= max(_MISSED, len(queues.ranks) / _OF_ALL) else []
 
 
 @dataclass(frozen=True, slots=True)

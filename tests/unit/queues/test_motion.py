@@ -31,13 +31,15 @@ class Record:
     completed: int
     waits_ms: int = 5
     started: bool = False  # its device has begun the first call that is not complete
+    timed: bool = False  # it has start events: of each complete call the start is told by itself
 
     def entries(self) -> list[dict[str, Any]]:
         return [self._entry(number) for number in range(1, self.enqueued + 1)]
 
     def _entry(self, number: int) -> dict[str, Any]:
         made = START + number * STEP_MS * MS - self.waits_ms * MS
-        done, begun = number <= self.completed, self.started and number <= self.completed + 1
+        done = number <= self.completed
+        begun = (self.started and number <= self.completed + 1) or (self.timed and done)
         ended = made + self.waits_ms * MS
         return {
             "record_id": number - 1,
@@ -161,3 +163,34 @@ def test_what_others_recorded_long_behind_a_call_tells_for_how_long_it_was_open(
     found = evidence_files.sort_out([tmp_path]).assessment.judgement
     assert found is not None
     assert (found.status, [culprit.rank for culprit in found.verdict.culprits]) == (Status.HUNG, [6])
+
+
+def test_a_call_that_no_timed_device_has_begun_waits_for_what_they_compute(tmp_path: Path) -> None:
+    found = _judged([Record(36, 30, timed=True) for _ in range(4)], tmp_path)
+    assert found is not None
+    assert found.status is Status.WAITING
+    assert any("none has begun it" in each for each in found.verdict.details)
+
+
+def _message(number: int, source: int, target: int, *, sends: bool, done: bool) -> dict[str, Any]:
+    ends = f"send {source}->{target}" if sends else f"recv {target}<-{source}"
+    entry = Record(number, number if done else number - 1).entries()[-1]
+    numbers = {"collective_seq_id": 0, "p2p_seq_id": number, "is_p2p": True}
+    return entry | numbers | {"profiling_name": f"nccl:{ends}"}
+
+
+@pytest.mark.parametrize(("stages", "status"), [(1, Status.HUNG), (4, Status.WAITING)])
+def test_many_ranks_that_are_awaited_in_messages_at_once_are_at_work(
+    tmp_path: Path, stages: int, status: Status
+) -> None:
+    """GIVEN pairs of ranks that have passed messages; of so many pairs the first one waits to pass the next."""
+    for rank in range(8):
+        source, target, sends = rank % 4, rank % 4 + 4, rank < 4
+        made = [_message(number, source, target, sends=sends, done=True) for number in (1, 2)]
+        if sends and rank < stages:
+            made.append(_message(3, source, target, sends=True, done=False))
+        _write(_document(Record(0, 0), 8) | {"entries": made}, tmp_path, rank)
+    found = evidence_files.sort_out([tmp_path]).assessment.judgement
+    assert found is not None
+    assert found.status is status
+    assert bool(found.verdict.culprits) is (status is Status.HUNG)
