@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop
-from hangwatch.facts.call_site import Site, comes_before, site
+from hangwatch.facts.call_site import Site, comes_before, path, site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
+from hangwatch.facts.inner_loops import loop_of
 from hangwatch.facts.last_calls import brought_down, last_call, library_call
 from hangwatch.facts.mismatches import Mismatch, both_ways, common_call, first_mismatch, mispaired, times_followed
 from hangwatch.facts.parted import parted, ways_by
@@ -328,7 +329,8 @@ def _conditions(case: Case, found: Mismatch, made: int, without: int) -> tuple[B
     as well came out alike.
     """
     led = ways_to(case, found.calls[made])
-    ways = tuple(way for way in led if way.inner and not _led_there_too(way, found.calls[made], found.calls[without]))
+    mine, theirs = found.calls[made], found.calls[without]
+    ways = tuple(way for way in led if way.inner and not _led_there_too(case, way, mine, theirs))
     own = tuple(way for way in ways if way.asks != "alike")
     steps, usual = {each.step for each in found.calls.values()}, site(found.calls[without])
     if any(way.counts for way in ways) and usual is not None and ways_past(case, usual):
@@ -336,11 +338,17 @@ def _conditions(case: Case, found: Mismatch, made: int, without: int) -> tuple[B
     return own or (ways if len(steps) == 1 and None not in steps else ())
 
 
-def _led_there_too(way: Bypass, mine: Collective, other: Collective) -> bool:
-    """Behind that condition both went on by one line of its function: they differ further in."""
+def _led_there_too(case: Case, way: Bypass, mine: Collective, other: Collective) -> bool:
+    """Behind that condition both went on by one line of its function: they differ further in.
+
+    Not where an inner loop is around both, as over layers: each may have come there in a turn of its own.
+    """
     function = way.where.file, way.where.function
-    behind = next((frame for frame in mine.frames if (frame.file, frame.function) == function), None)
-    return behind is not None and mine.step == other.step and behind in other.frames
+    lines = [frame for frame in mine.frames if (frame.file, frame.function) == function]
+    loop = loop_of(case, path(mine.frames))
+    if loop is not None and loop.where.file == way.where.file and loop.where.line <= way.where.line <= loop.last:
+        return False
+    return len(lines) == 1 and mine.step == other.step and lines[0] in other.frames
 
 
 def _of_a_new_call(case: Case) -> Disagreement | None:

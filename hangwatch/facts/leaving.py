@@ -5,10 +5,11 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.child import CHILD_QUIET_IO
-from hangwatch.model import Phase, Status
+from hangwatch.model import Phase, Status, ThreadStack
 from hangwatch.ranks.processes import computed
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing, Within
+from hangwatch.stacks.classify import activity
 
 LEAVING = frozenset({Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
 LONG_SLEEP_S = 60.0  # seconds; a rank in a longer sleep is not about to wake up and go on
@@ -65,8 +66,19 @@ def lingering_status(held: list[RankView]) -> Status:
 def stands(view: RankView) -> bool:
     if works(view):
         return False
-    patience = view.evidence.patience_s * (POLLING if naps(view) or _writes(view) else 1.0)
-    return view.evidence.still_s > patience
+    may_end = naps(view) or _writes(view) or any(map(_comes_to_an_end, view.evidence.stacks))
+    return view.evidence.still_s > view.evidence.patience_s * (POLLING if may_end else 1.0)
+
+
+def _comes_to_an_end(stack: ThreadStack) -> bool:
+    """Another thread of the user's naps or talks to a server in a loop that ends: it may export or upload part by part.
+
+    One that waits for a lock or a queue comes to no end by itself, nor one in a loop that its source never leaves.
+    """
+    if stack.main or stack.loop is None or stack.loop.endless:
+        return False
+    doing = activity(stack).doing
+    return doing in (Doing.SLEEP, Doing.SOCKET) or (doing is Doing.CODE and stack.active is False)
 
 
 def _writes(view: RankView) -> bool:

@@ -87,8 +87,8 @@ def exchanged(case: Case, call: Collective, rank: int) -> tuple[int, int] | None
 def alone_with_its_count(case: Case, ranks: Collection[int]) -> Uneven | None:
     """Which of `ranks`, that wait for each other's messages, counts as no other rank of its group does.
 
-    Whoever sent a message less, and whoever took one more, wait for each other alike. None where others tell neither,
-    or one for each direction.
+    A rank that sent a message less and one that took one more wait for each other alike. None where others tell
+    neither, or one for each direction.
     """
     for group in case.ledger.groups.values():
         exchanges = list(_exchanges(case, group, group.heads.keys()))

@@ -245,8 +245,7 @@ class Snapshot:
     launched: tuple[Launched, ...] = ()
     start_patience_s: float = 30.0
     excerpts: tuple[Excerpt, ...] = ()  # around the lines where ranks stand; ranks that stand alike share one
-    call_sites: tuple[
-        CallSite, ...
-    ] = ()  # of recorded calls, those that a turn of the loop can pass by, or in an inner loop
+    # Of recorded calls, those that a turn of the loop can pass by, or that an inner loop holds.
+    call_sites: tuple[CallSite, ...] = ()
     switches: tuple[Switch, ...] = ()  # that the user's code sets, and packages on the stacks of ranks ask for
     health: JobHealth | None = None  # how fast the ranks were before it; None where it was not measured

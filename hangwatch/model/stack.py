@@ -42,6 +42,7 @@ class LoopFacts:
     last: int = 0  # the last line of its body; 0 where that is not known
     drained: tuple[Frame, ...] = ()  # those of `leaves` and `outer_leaves` where an iterator has no more items
     ways_out: tuple[WayOut, ...] = ()  # what stands at `leaves` and `outer_leaves`
+    endless: bool = False  # `while True`, with no way out
 
 
 @dataclass(frozen=True)

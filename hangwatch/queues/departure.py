@@ -47,7 +47,7 @@ class Departure:
     counted: Odd | None = None  # the ranks of other groups that tell it by how many calls they made
     went_on: bool = True  # behind a call that was left out, these ranks made such a call again: they had a next round
     bundled: bool = False  # among coalesced calls, which share a number: those behind them are paired as before
-    in_step: bool = False  # told by the steps of live ranks: these calls are more than in any step before
+    in_step: bool = False  # told by the steps of live ranks: they made more of these calls than in every step before
     run: bool = False  # one side left a run of calls, which the other one continued: by how many is not known
 
     @property

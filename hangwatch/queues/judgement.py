@@ -17,7 +17,7 @@ from .matching import odd_ones, shape
 from .meetings import Meeting, remarks, unfit
 from .model import Queues
 from .moment import ON_ITS_WAY_S, YOUNG_S, is_undated, is_young, on_its_way, open_s, said, unmoved_s
-from .motion import hosts_apart, many_idle, moved, not_begun
+from .motion import OF_MOST, OF_RANKS, hosts_apart, many_idle, moved, not_begun
 from .names import ranks
 from .rules import judge
 from .stuck import Stuck
@@ -45,7 +45,7 @@ def assess(queues: Queues) -> Assessment:
     moving: list[Stuck] = []
     for chain in Follower(found).chains():
         judged, root = judge(queues, chain, histories), chain.roots[0]
-        if judged.passing and (on_its_way(queues, root) or (is_undated(queues, root) and moved(queues))):
+        if judged.passing and (on_its_way(queues, root) or _moved(queues, root)):
             moving.append(root)
             continue
         if judged.passing and (why := _may_go_on(queues, found, root)):
@@ -76,6 +76,11 @@ def _healthy(queues: Queues) -> Iterable[str]:
     yield from of_earlier_runs(queues)
 
 
+def _moved(queues: Queues, root: Stuck) -> bool:
+    """Where a rank is awaited, most records must show that the job moved: it is that rank's which counts."""
+    return is_undated(queues, root) and moved(queues, OF_MOST if root.awaited else OF_RANKS)
+
+
 def _may_go_on(queues: Queues, found: list[Stuck], root: Stuck) -> str:
     """Why a rank may still be at work, so that none is to blame yet; "" where nothing says so."""
     if is_young(queues, root):
@@ -89,6 +94,8 @@ def _may_go_on(queues: Queues, found: list[Stuck], root: Stuck) -> str:
         return f"the device of a stage that computes shows the same: {_NO_DATE}"
     if not_begun(queues, root):
         return f"its devices have start events and none has begun it, as those that still compute: {_NO_DATE}"
+    if moved(queues):
+        return f"many ranks had calls open that others had seen complete, as in a job that moves: {_NO_DATE}"
     if root.kind is stuck.Kind.PEER and (idle := many_idle(queues, found)):
         return f"{ranks(idle)} are awaited at once and wait for nothing, as ranks at work: {_NO_DATE}"
     return ""

@@ -79,7 +79,7 @@ class Lane:
 
     def forget(self, count: int) -> None:
         """Leave out the oldest calls."""
-        for row in (self.numbers, self.calls, self.states, self.created, self.order, self.ended):
+        for row in (self.numbers, self.calls, self.states, self.created, self.order, self.ended, self.steps):
             del row[:count]
 
     def done(self, place: int) -> bool:

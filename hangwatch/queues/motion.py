@@ -18,20 +18,25 @@ from .stuck import Kind, Stuck, floor_of
 
 _NEAR = 16  # calls between the moments of two records of one job; a record further behind is an older one
 _LAGGING = 2  # ranks, at least: a single record may be older than the others
-_OF_RANKS = 4  # and one rank in so many
+OF_RANKS = 4  # and one rank in so many
+OF_MOST = 2  # where a rank is awaited: a node's records may be older than those of the ranks that wait
 _MISSED = 3  # ranks, at least, that are awaited in messages at once: pairs of a pipeline wait for each other anyway
 _OF_ALL = 8  # and one rank in so many
+_ROLES = 2  # of ranks that stand each at a place of its own
 _RECENT = 32  # calls of the same place that are looked at
-_OFTEN = 3  # of them, at least, for a habit
+_OFTEN = 5  # of them, at least, for a habit
 _AS_LONG = 4  # times as long as ever before is no habit: others have recorded events since then
 _GRAIN_S = 0.2  # torch looks for completions ten times a second: two looks
 
 
-def moved(queues: Queues) -> bool:
-    """Many ranks have a call open that was complete by then: another rank has completed a later one with them."""
+def moved(queues: Queues, share: int = OF_RANKS) -> bool:
+    """Many ranks have a call open that was complete by then: another rank has completed a later one with them.
+
+    Many are one in `share` of all.
+    """
     floors = ((group, floor_of(queues, group)) for group in queues.communicators)
     lagging = {rank for group, floor in floors for rank, lane in group.lanes.items() if _lags(lane, floor)}
-    return len(lagging) >= max(_LAGGING, len(queues.ranks) / _OF_RANKS)
+    return len(lagging) >= max(_LAGGING, len(queues.ranks) / share)
 
 
 def _lags(lane: Lane, floor: int) -> bool:
@@ -40,9 +45,12 @@ def _lags(lane: Lane, floor: int) -> bool:
 
 
 def hosts_apart(one: Stuck) -> bool:
-    """The hosts have enqueued unlike numbers of calls behind one to which all came: they stand in no common wait."""
+    """The hosts have enqueued unlike numbers of calls behind one to which all came.
+
+    Where they are of two kinds, one rank may wait for its device earlier than the others, as to log its loss.
+    """
     ahead = {lane.enqueued for lane in one.group.lanes.values() if lane.known}
-    return one.kind in (Kind.QUEUED, Kind.WIRE) and not one.peers and len(ahead) > 1
+    return one.kind in (Kind.QUEUED, Kind.WIRE) and not one.peers and len(ahead) > _ROLES
 
 
 def not_begun(queues: Queues, one: Stuck) -> bool:

@@ -25,5 +25,5 @@ def left_the_order(case: Case) -> Finding | None:
     found = by_queues(case) if known else behind_a_rank_check(case, queued.departure)
     if found is None:
         return None
-    loop = loop_of_the_turn(case)
+    loop = loop_of_the_turn(case) if known else None
     return replace(found, status=case.failed, fix=equal_turns(loop) if loop is not None else found.fix)

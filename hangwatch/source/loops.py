@@ -54,6 +54,7 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
             outer_leaves=tuple(_leaves(f, each) for f, each in further),
             exits=_exits(((frame, loop), *further)),
             asks_store=_asks_store(loop),
+            endless=_is_endless(loop),
             last=max(part.end_lineno or part.lineno for part in loop.body),
             drained=tuple(
                 Frame(f.file, line, f.function) for f, each in ((frame, loop), *further) for line in _drained(each)
@@ -75,6 +76,12 @@ def _ended_at(loop: _Loop) -> tuple[int, ...]:
 def _leaves(frame: Frame, loop: _Loop) -> tuple[Frame, ...]:
     """How `loop`, in the function of `frame`, can end before its last turn."""
     return tuple(Frame(frame.file, line, frame.function) for line in _ended_at(loop))
+
+
+def _is_endless(loop: _Loop) -> bool:
+    """`while True`, which is not left; an error that takes it out is no plan."""
+    constant = isinstance(loop, ast.While) and isinstance(loop.test, ast.Constant)
+    return constant and not _ended_at(loop) and not _exits_of(loop)
 
 
 def _left_from(body: Sequence[ast.stmt]) -> Iterator[int]:

@@ -741,6 +741,7 @@ export interface LoopFacts {
   last: number;
   drained: Frame[];
   ways_out: WayOut[];
+  endless: boolean;
 }
 
 export interface StackNode {

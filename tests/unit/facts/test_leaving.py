@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hangwatch.model import Frame, Phase, ThreadStack
+from hangwatch.model import Frame, LoopFacts, Phase, ThreadStack
 from tests.unit.job import IN_CODE, IN_SHUTDOWN, LIB, SCRIPT, frames, gone, judge, rank, told
 from tests.unit.rules.exit.exits import DONE
 
@@ -46,3 +46,32 @@ def test_a_rank_whose_thread_writes_bit_by_bit_is_given_more_patience(
         1, IN_SHUTDOWN, phase=Phase.MAIN_DONE, threads=(upload,), facts=facts, still_s=still_s, patience_s=30.0
     )
     assert told(judge(DONE, leaving)) == ("exit-non-daemon-thread", "proven", status)
+
+
+ENDS, ENDLESS = LoopFacts(Frame(SCRIPT, 7, "run"), counted=True), LoopFacts(Frame(SCRIPT, 7, "run"), endless=True)
+INNERMOST = {
+    "naps": Frame(SCRIPT, 8, "run"),
+    "reads": Frame(f"{LIB}/socket.py", 706, "readinto"),
+    "waits": Frame(f"{LIB}/threading.py", 320, "wait"),
+}
+
+
+@pytest.mark.parametrize(
+    ("what", "loop", "still_s", "status"),
+    [
+        ("naps", ENDS, 40.0, "waiting"),
+        ("naps", ENDS, 181.0, "lingering"),
+        ("naps", ENDLESS, 40.0, "lingering"),
+        ("naps", None, 40.0, "lingering"),
+        ("reads", ENDS, 40.0, "waiting"),
+        ("waits", ENDS, 40.0, "lingering"),
+    ],
+)
+def test_a_thread_in_a_loop_that_ends_may_be_at_work(
+    what: str, loop: LoopFacts | None, still_s: float, status: str
+) -> None:
+    """It exports part after part, with naps between, or waits for a server's answer to each; not for a queue."""
+    path = (INNERMOST[what], Frame(SCRIPT, 8, "run"), Frame(f"{LIB}/threading.py", 982, "run"))
+    export = ThreadStack(9, "export", path, active=False, loop=loop)
+    leaving = rank(1, IN_SHUTDOWN, phase=Phase.MAIN_DONE, threads=(export,), still_s=still_s, patience_s=30.0)
+    assert told(judge(DONE, leaving))[2] == status

@@ -199,3 +199,12 @@ def test_a_clause_that_raises_again_after_the_last_try_goes_on_before() -> None:
 def test_a_clause_that_raises_on_every_way_lets_no_turn_go_on(clause: str) -> None:
     source = f"for batch in loader:\n    try:\n        step(batch)\n    except RuntimeError as error:\n        {clause}"
     assert skips(source, 3) == []
+
+
+@pytest.mark.parametrize(
+    ("head", "endless"), [("while True", True), ("while not stop.is_set()", False), ("for part in parts", False)]
+)
+def test_a_loop_without_a_way_out_is_endless(head: str, endless: bool) -> None:
+    found = loop_around([(Frame(SCRIPT, 2, "run"), ast.parse(f"{head}:\n    time.sleep(5)"))])
+    assert found is not None
+    assert found.endless is endless
