@@ -33,7 +33,7 @@ from hangwatch.rules.finding import Rule
 from hangwatch.rules.start.launch_mismatch import launch_mismatch
 from hangwatch.rules.start.new_group_mismatch import failed_in_one_name, new_group_mismatch
 from hangwatch.rules.start.node_not_started import node_not_started
-from hangwatch.rules.start.rank_died_before_init import ended_below_a_rank, rank_died_before_init
+from hangwatch.rules.start.rank_died_before_init import ended_beside_the_ranks, rank_died_before_init
 from hangwatch.rules.start.rendezvous_duplicate_rank import duplicate_rank
 from hangwatch.rules.start.rendezvous_missing_ranks import missing_ranks
 from hangwatch.rules.start.rendezvous_port_conflict import port_conflict
@@ -145,7 +145,7 @@ ORDER: tuple[Rule, ...] = (
     fork_deadlock,
     unreachable_master,
     late_rank,
-    ended_below_a_rank,
+    ended_beside_the_ranks,
     missing_ranks,
     late_for_new_group,
     new_group_mismatch,

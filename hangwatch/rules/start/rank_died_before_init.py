@@ -114,32 +114,43 @@ def _ended_processes(case: Case, stillborn: Iterable[Launched]) -> Iterable[_End
         yield _Ended(each.rank, each.pid, host_of(case), facts, each.ended_at)
 
 
-def ended_below_a_rank(case: Case) -> Finding | None:
-    """A rank starts the others itself, as some trainers do, and as many of its children have died as ranks lack.
+def ended_beside_the_ranks(case: Case) -> Finding | None:
+    """A launcher of the user's own, or a rank, starts the ranks itself, and as many of these have died as ranks lack.
 
     Such a child has no RANK in its environment, so nothing but their number says that it was to become one.
     """
     arrivals = Arrivals(case)
     absent, waiting = arrivals.absent, [view.rank for view in arrivals.waiting]
-    parents = {view.evidence.process.parent for view in case if view.evidence.process is not None}
-    started = [(view, child.facts) for view in case if view.pid in parents for child in view.evidence.children]
-    died = [(view, facts) for view, facts in started if facts.state == "Z" and facts.exit_code not in (None, 0)]
+    died = [each for each in _children(case) if each[1].state == "Z" and each[1].exit_code not in (None, 0)]
     if not absent or not waiting or len(died) != len(absent) or arrivals.late or arrivals.unborn:
         return None
-    view, first = died[0]
-    longest = max(arrivals.waited(each) for each in arrivals.waiting)
+    whose, first = died[0]
+    longest, closed = max(arrivals.waited(each) for each in arrivals.waiting), arrivals.no_other_rank_can_join
     return Finding(
         "rank-died-before-init",
         Certainty.LIKELY,
-        f"{case.name(absent, capital=True)} ended before init_process_group: pid {first.pid}, which rank {view.rank}"
-        f" started as it started other ranks, has ended ({end_of(first)}); {case.wait_words(waiting)} in"
+        f"{case.name(absent, capital=True)} ended before init_process_group: pid {first.pid}, which {whose} started as"
+        f" it started other ranks, has ended ({end_of(first)}); {case.wait_words(waiting)} in"
         f" init_process_group{words.at(arrivals.waiting[0].where)}.",
         culprits=tuple(Culprit(rank, first.pid if len(died) == 1 else None, host_of(case)) for rank in absent),
         victims=tuple(waiting),
         evidence=tuple(
-            f"pid {facts.pid}, a child process of rank {each.rank}, has ended: {end_of(facts)}"
-            for each, facts in died[: words.SHOWN]
+            f"pid {facts.pid}, a child process of {parent}, has ended: {end_of(facts)}"
+            for parent, facts in died[: words.SHOWN]
         ),
-        status=Status.HUNG if longest > case.snapshot.start_patience_s else Status.WAITING,
+        status=Status.HUNG if closed or longest > case.snapshot.start_patience_s else Status.WAITING,
+        dead="all ranks must be of this machine, and their launcher starts no more" if closed else "",
         held=tuple(waiting),
     )
+
+
+def _children(case: Case) -> Iterable[tuple[str, ProcessFacts]]:
+    """The processes that the parents of ranks have started beside these, each with whose child it is."""
+    parents = {view.evidence.process.parent for view in case if view.evidence.process is not None}
+    for view in case:
+        if view.pid in parents:
+            yield from ((f"rank {view.rank}", child.facts) for child in view.evidence.children)
+    ranks = {view.pid for view in case}
+    for each in case.snapshot.others:
+        if each.facts.parent in parents - ranks and each.facts.pid not in ranks:
+            yield "the launcher", each.facts

@@ -97,3 +97,26 @@ def test_a_child_of_the_rank_that_starts_the_others_died() -> None:
 )
 def test_other_children_are_not_taken_for_ranks(children: tuple[ProcessEvidence, ...], parent: int) -> None:
     assert _of_rank_zero(*children, parent=parent).verdict.cause == "rendezvous-missing-ranks"
+
+
+@pytest.mark.parametrize(
+    ("state", "exit_code", "parent", "cause"),
+    [
+        ("Z", 1, 50, "rank-died-before-init"),
+        ("Z", 0, 50, "rendezvous-missing-ranks"),
+        ("S", None, 50, "rendezvous-missing-ranks"),
+        ("Z", 1, 60, "rendezvous-missing-ranks"),
+    ],
+    ids=["it died", "it ended well", "it lives", "of another process"],
+)
+def test_a_child_of_a_launcher_of_the_users_own_died(
+    state: str, exit_code: int | None, parent: int, cause: str
+) -> None:
+    """multiprocessing's children have no RANK in their environment."""
+    child = other(300, "other", None, state=state, exit_code=exit_code, parent=parent)
+    ranks = [starting(number, facts={"parent": 50}) for number in (0, 1)]
+    judgement = judge(*ranks, others=(child,), world_size=3)
+    assert judgement.verdict.cause == cause
+    assert [who for who, _, _ in blamed(judgement)] == [2]
+    if cause == "rank-died-before-init":
+        assert "pid 300, which the launcher started as it started other ranks" in judgement.verdict.summary
