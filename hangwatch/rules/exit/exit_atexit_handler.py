@@ -5,12 +5,12 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.leaving import how_it_stands, leaving
-from hangwatch.model import Phase
+from hangwatch.model import Frame, Phase, ThreadStack
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.lingering import cannot_exit
 from hangwatch.stacks.activity import Doing, Within
-from hangwatch.stacks.frames import name_of
+from hangwatch.stacks.frames import name_of, origin, user_frame
 
 
 def atexit_handler(case: Case) -> Finding | None:
@@ -19,21 +19,41 @@ def atexit_handler(case: Case) -> Finding | None:
     if not held:
         return None
     view = held[0]
-    what = f"the exit handler {words.place(view.main.frame)}" if view.main.frame else "an exit handler written in C"
-    if view.where is not None:
-        what = f"the exit handler {name_of(view.where.function)}{words.at(view.where)}"
+    joined = _joined(view)
     return cannot_exit(
         case,
         "exit-atexit-handler",
         held,
-        f"{what} does not return",
+        f"{_handler(view, joined)} does not return",
         sure=view.phase is Phase.ATEXIT,
+        culprits=(view.culprit(user_frame(joined.frames)),) if joined is not None and len(held) == 1 else None,
         evidence=tuple(
             f"the main program of rank {each.rank} (pid {each.pid}) is over, and its main thread is in an exit handler"
             f"{words.at(each.where)}: {how_it_stands(each)}"
             for each in held[: words.SHOWN]
         ),
     )
+
+
+def _handler(view: RankView, joined: ThreadStack | None) -> str:
+    if view.where is not None:
+        return f"the exit handler {name_of(view.where.function)}{words.at(view.where)}"
+    if joined is not None:
+        return f"the exit handler that waits for thread {joined.name!r}{words.at(user_frame(joined.frames))}"
+    return f"the exit handler {words.place(view.main.frame)}" if view.main.frame else "an exit handler written in C"
+
+
+def _joined(view: RankView) -> ThreadStack | None:
+    """The thread for which a handler waits that is a thread's `join`, if the user has only one."""
+    if view.where is not None or not any(_is_join(frame) for frame in view.evidence.main_stack):
+        return None
+    threads = [stack for stack in view.evidence.stacks if not stack.main]
+    own = [stack for stack in threads if any(origin(frame.file) == "user" for frame in stack.frames)]
+    return own[0] if len(own) == 1 else None
+
+
+def _is_join(frame: Frame) -> bool:
+    return frame.file.endswith("/threading.py") and name_of(frame.function) == "join"
 
 
 def _in_handler(view: RankView) -> bool:
