@@ -6,6 +6,7 @@ alone distinguishes a decision from a call that was skipped.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from hangwatch import words
@@ -305,19 +306,38 @@ def _against_the_order(case: Case) -> Disagreement | None:
     Below a trainer the lines of the user's show no order: a hook and the next step are both called from `fit`. Of two
     halves neither left that order for sure.
     """
-    found = mispaired(case)
-    before = common_call(case, found.group, found.seq - 1, found.group.members) if found is not None else None
-    if found is None or before is None or set(found.calls) != set(found.group.members):
-        return None
-    for made, without in both_ways(found):
-        call = found.calls[made[0]]
-        place, ways = site(call), _conditions(case, found, made[0], without[0])
-        if place is None or not ways or len(made) == len(without) or site(found.calls[without[0]]) == place:
+    for found, made, without in _mispaired_sides(case):
+        before = common_call(case, found.group, found.seq - 1, found.group.members)
+        place, ways = site(found.calls[made[0]]), _conditions(case, found, made[0], without[0])
+        if before is None or place is None or not ways or len(made) == len(without):
+            continue
+        if site(found.calls[without[0]]) == place:
             continue  # from one place, they all made that call: its size or type differs
         if times_followed(case, without[0], before, found.calls[without[0]]) >= EVERY_STEP:
-            name, step = sites_of(case).named(made[0], place), case.ranks[made[0]].step
-            return Disagreement(place, call, name, made, without, step, ways)
+            return _of_sides(case, found, made, without, place, ways)
     return None
+
+
+def _mispaired_sides(case: Case) -> Iterator[tuple[Mismatch, tuple[int, ...], tuple[int, ...]]]:
+    """The two sides of calls that were paired under one number by all ranks of a group, either way."""
+    found = mispaired(case)
+    if found is not None and set(found.calls) == set(found.group.members):
+        for made, without in both_ways(found):
+            yield found, made, without
+
+
+def _of_sides(
+    case: Case,
+    found: Mismatch,
+    made: tuple[int, ...],
+    without: tuple[int, ...],
+    place: Site,
+    ways: tuple[Bypass, ...],
+    *,
+    new: bool = False,
+) -> Disagreement:
+    name, step = sites_of(case).named(made[0], place), case.ranks[made[0]].step
+    return Disagreement(place, found.calls[made[0]], name, made, without, step, ways, new=new)
 
 
 def _conditions(case: Case, found: Mismatch, made: int, without: int) -> tuple[Bypass, ...]:
@@ -328,11 +348,10 @@ def _conditions(case: Case, found: Mismatch, made: int, without: int) -> tuple[B
     without the call of `without`: it says nothing of what that rank decided. A condition that led `without` to its call
     as well came out alike.
     """
-    led = ways_to(case, found.calls[made])
     mine, theirs = found.calls[made], found.calls[without]
-    ways = tuple(way for way in led if way.inner and not _led_there_too(case, way, mine, theirs))
+    ways = tuple(way for way in ways_to(case, mine) if way.inner and not _led_there_too(case, way, mine, theirs))
     own = tuple(way for way in ways if way.asks != "alike")
-    steps, usual = {each.step for each in found.calls.values()}, site(found.calls[without])
+    steps, usual = {each.step for each in found.calls.values()}, site(theirs)
     if any(way.counts for way in ways) and usual is not None and ways_past(case, usual):
         return own
     return own or (ways if len(steps) == 1 and None not in steps else ())
@@ -353,20 +372,15 @@ def _led_there_too(case: Case, way: Bypass, mine: Collective, other: Collective)
 
 def _of_a_new_call(case: Case) -> Disagreement | None:
     """A value led few ranks to a call that is new to all, where the others made one that they had made before."""
-    found = mispaired(case)
-    if found is None or set(found.calls) != set(found.group.members):
-        return None
     sites = sites_of(case)
-    for made, without in both_ways(found):
-        call = found.calls[made[0]]
-        place, ways = site(call), _conditions(case, found, made[0], without[0])
+    for found, made, without in _mispaired_sides(case):
+        place, ways = site(found.calls[made[0]]), _conditions(case, found, made[0], without[0])
         if place is None or len(made) > len(without) or {way.asks for way in ways} != {"value"}:
             continue
         usual = all(site(found.calls[rank]) in sites.before(rank) for rank in without)
         left = any(has_left_inner_loop(case, case.ranks[rank]) for rank in made)
         if _is_new(case, place) and usual and not left:
-            name, step = sites.named(made[0], place), case.ranks[made[0]].step
-            return Disagreement(place, call, name, made, without, step, ways, new=True)
+            return _of_sides(case, found, made, without, place, ways, new=True)
     return None
 
 

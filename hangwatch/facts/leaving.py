@@ -5,11 +5,12 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.child import CHILD_QUIET_IO
-from hangwatch.model import Phase, Status, ThreadStack
+from hangwatch.model import Frame, Phase, Status, ThreadStack
 from hangwatch.ranks.processes import computed
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing, Within
 from hangwatch.stacks.classify import activity
+from hangwatch.stacks.frames import name_of, origin
 
 LEAVING = frozenset({Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
 LONG_SLEEP_S = 60.0  # seconds; a rank in a longer sleep is not about to wake up and go on
@@ -66,16 +67,39 @@ def lingering_status(held: list[RankView]) -> Status:
 def stands(view: RankView) -> bool:
     if works(view):
         return False
-    may_end = naps(view) or _writes(view) or any(map(_comes_to_an_end, view.evidence.stacks))
+    may_end = naps(view) or _writes(view) or any(map(_comes_to_an_end, awaited_threads(view)))
     return view.evidence.still_s > view.evidence.patience_s * (POLLING if may_end else 1.0)
 
 
-def _comes_to_an_end(stack: ThreadStack) -> bool:
-    """Another thread of the user's naps or talks to a server in a loop that ends: it may export or upload part by part.
+def awaited_threads(view: RankView) -> list[ThreadStack]:
+    """The threads for which its exit may wait: in threading._shutdown, or in a `join` that was registered for it.
 
-    One that waits for a lock or a queue comes to no end by itself, nor one in a loop that its source never leaves.
+    Those that keep the process, as the rank itself says; else those with code of the user's, or of a package.
     """
-    if stack.main or stack.loop is None or stack.loop.endless:
+    at_the_end = view.main.doing is Doing.JOIN_THREADS
+    if not at_the_end and not any(map(_is_join, view.evidence.main_stack)):
+        return []
+    others = [stack for stack in view.evidence.stacks if not stack.main and stack.frames and not _ours(stack)]
+    if at_the_end and (lasting := [stack for stack in others if stack.thread_id in view.lasting_threads]):
+        return lasting
+    own = [stack for stack in others if any(origin(frame.file) == "user" for frame in stack.frames)]
+    return own or [stack for stack in others if any(origin(frame.file) == "package" for frame in stack.frames)]
+
+
+def _ours(stack: ThreadStack) -> bool:
+    return any(origin(frame.file) == "hangwatch" for frame in stack.frames)
+
+
+def _is_join(frame: Frame) -> bool:
+    return frame.file.endswith("/threading.py") and name_of(frame.function) == "join"
+
+
+def _comes_to_an_end(stack: ThreadStack) -> bool:
+    """It naps or talks to a server in a loop that ends: it may export or upload part by part.
+
+    A thread that waits for a lock or a queue comes to no end by itself, nor one in a loop that its source never leaves.
+    """
+    if stack.loop is None or stack.loop.endless:
         return False
     doing = activity(stack).doing
     return doing in (Doing.SLEEP, Doing.SOCKET) or (doing is Doing.CODE and stack.active is False)

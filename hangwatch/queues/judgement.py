@@ -16,14 +16,13 @@ from .history import Histories
 from .matching import odd_ones, shape
 from .meetings import Meeting, remarks, unfit
 from .model import Queues
-from .moment import ON_ITS_WAY_S, YOUNG_S, is_undated, is_young, on_its_way, open_s, said, unmoved_s
-from .motion import OF_MOST, OF_RANKS, hosts_apart, many_idle, moved, not_begun
+from .moment import ON_ITS_WAY_S, YOUNG_S, on_its_way, open_s, said, unmoved_s
+from .motion import Motion
 from .names import ranks
 from .rules import judge
 from .stuck import Stuck
 
 MOST_TOLD = 4  # calls on their way that are told of
-_NO_DATE = "whether it stood still, these records do not tell"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +40,14 @@ class Assessment:
 def assess(queues: Queues) -> Assessment:
     """Judge the queues of a job."""
     found = [*stuck.stuck_collectives(queues), *pairs.stuck_pairs(queues)]
-    histories = Histories(queues)
+    histories, motion = Histories(queues), Motion(queues, found)
     moving: list[Stuck] = []
     for chain in Follower(found).chains():
         judged, root = judge(queues, chain, histories), chain.roots[0]
-        if judged.passing and (on_its_way(queues, root) or _moved(queues, root)):
+        if judged.passing and (on_its_way(queues, root) or motion.moved(root)):
             moving.append(root)
             continue
-        if judged.passing and (why := _may_go_on(queues, found, root)):
+        if judged.passing and (why := motion.may_go_on(root)):
             judged = replace(judged, status=Status.WAITING, culprits=(), details=(why, *judged.details))
         return Assessment(_judgement(queues, judged, chain), found=judged)
     meeting = unfit(queues)
@@ -74,31 +73,6 @@ def _healthy(queues: Queues) -> Iterable[str]:
     if missing := queues.untold():
         yield not_told(missing, queues.record)
     yield from of_earlier_runs(queues)
-
-
-def _moved(queues: Queues, root: Stuck) -> bool:
-    """Where a rank is awaited, most records must show that the job moved: it is that rank's which counts."""
-    return is_undated(queues, root) and moved(queues, OF_MOST if root.awaited else OF_RANKS)
-
-
-def _may_go_on(queues: Queues, found: list[Stuck], root: Stuck) -> str:
-    """Why a rank may still be at work, so that none is to blame yet; "" where nothing says so."""
-    if is_young(queues, root):
-        since = words.duration(open_s(queues, root) or 0.0)
-        return f"by the time of the files, that call had been open for {since}: the job may still go on"
-    if not is_undated(queues, root):
-        return ""
-    if hosts_apart(root):
-        return f"the hosts had enqueued unlike numbers of calls, as those of a job that moves: {_NO_DATE}"
-    if root.kind is stuck.Kind.HELD and root.peers:
-        return f"the device of a stage that computes shows the same: {_NO_DATE}"
-    if not_begun(queues, root):
-        return f"its devices have start events and none has begun it, as those that still compute: {_NO_DATE}"
-    if moved(queues):
-        return f"many ranks had calls open that others had seen complete, as in a job that moves: {_NO_DATE}"
-    if root.kind is stuck.Kind.PEER and (idle := many_idle(queues, found)):
-        return f"{ranks(idle)} are awaited at once and wait for nothing, as ranks at work: {_NO_DATE}"
-    return ""
 
 
 def _unfit(meeting: Meeting) -> Finding:

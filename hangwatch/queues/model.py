@@ -47,8 +47,7 @@ class Lane:
 
     `order` is the call's place among all calls of the rank, `ended` when its completion was discovered. `steps` are
     the iterations in which live ranks made the calls, -1 for "not known"; dumps know none. `lost` says that older calls
-    are no longer recorded.
-    `enqueued` is the highest number, also where its entry is not recorded.
+    are no longer recorded. `enqueued` is the highest number, also where its entry is not recorded.
     """
 
     rank: int

@@ -6,20 +6,23 @@ one as a job that is well. Some can only come from a job in motion, or are as co
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import median
 
+from hangwatch import words
 from hangwatch.ranks.sides import spread
 
 from .model import Lane, Queues
-from .moment import since_s
+from .moment import is_undated, is_young, open_s, since_s
+from .names import ranks
 from .stuck import Kind, Stuck, floor_of
 
 _NEAR = 16  # calls between the moments of two records of one job; a record further behind is an older one
 _LAGGING = 2  # ranks, at least: a single record may be older than the others
-OF_RANKS = 4  # and one rank in so many
-OF_MOST = 2  # where a rank is awaited: a node's records may be older than those of the ranks that wait
+_OF_RANKS = 4  # and one rank in so many
+_OF_MOST = 2  # where a rank is awaited: a node's records may be older than those of the ranks that wait
 _MISSED = 3  # ranks, at least, that are awaited in messages at once: pairs of a pipeline wait for each other anyway
 _OF_ALL = 8  # and one rank in so many
 _ROLES = 2  # of ranks that stand each at a place of its own
@@ -27,16 +30,59 @@ _RECENT = 32  # calls of the same place that are looked at
 _OFTEN = 5  # of them, at least, for a habit
 _AS_LONG = 4  # times as long as ever before is no habit: others have recorded events since then
 _GRAIN_S = 0.2  # torch looks for completions ten times a second: two looks
+_NO_DATE = "whether it stood still, these records do not tell"
 
 
-def moved(queues: Queues, share: int = OF_RANKS) -> bool:
-    """Many ranks have a call open that was complete by then: another rank has completed a later one with them.
+@dataclass(frozen=True)
+class Motion:
+    """What the records show of a job's motion; `found` are the calls that are open."""
 
-    Many are one in `share` of all.
-    """
-    floors = ((group, floor_of(queues, group)) for group in queues.communicators)
-    lagging = {rank for group, floor in floors for rank, lane in group.lanes.items() if _lags(lane, floor)}
-    return len(lagging) >= max(_LAGGING, len(queues.ranks) / share)
+    queues: Queues
+    found: Sequence[Stuck]
+
+    def moved(self, root: Stuck) -> bool:
+        """Many ranks have calls open that others have seen complete; most, where a rank is awaited: it is that one's
+        record which counts."""
+        return is_undated(self.queues, root) and self._lag(_OF_MOST if root.awaited else _OF_RANKS)
+
+    def may_go_on(self, root: Stuck) -> str:
+        """Why a rank may still be at work, so that none is to blame yet; "" where nothing says so."""
+        if is_young(self.queues, root):
+            since = words.duration(open_s(self.queues, root) or 0.0)
+            return f"by the time of the files, that call had been open for {since}: the job may still go on"
+        if not is_undated(self.queues, root):
+            return ""
+        if _hosts_apart(root):
+            return f"the hosts had enqueued unlike numbers of calls, as those of a job that moves: {_NO_DATE}"
+        if root.kind is Kind.HELD and root.peers:
+            return f"the device of a stage that computes shows the same: {_NO_DATE}"
+        if _not_begun(self.queues, root):
+            return f"its devices have start events and none has begun it, as those that still compute: {_NO_DATE}"
+        if self._lag(_OF_RANKS):
+            return f"many ranks had calls open that others had seen complete, as in a job that moves: {_NO_DATE}"
+        if root.kind is Kind.PEER and self._idle:
+            return f"{ranks(self._idle)} are awaited at once and wait for nothing, as ranks at work: {_NO_DATE}"
+        return ""
+
+    def _lag(self, share: int) -> bool:
+        return self._lagging >= max(_LAGGING, len(self.queues.ranks) / share)
+
+    @cached_property
+    def _lagging(self) -> int:
+        """How many ranks have a call open that was complete by then: another has completed a later one with them."""
+        floors = ((group, floor_of(self.queues, group)) for group in self.queues.communicators)
+        return len({rank for group, floor in floors for rank, lane in group.lanes.items() if _lags(lane, floor)})
+
+    @cached_property
+    def _idle(self) -> list[int]:
+        """The ranks that others await in messages and that have nothing open themselves, if they are many.
+
+        What keeps one rank from its messages keeps few: where a large part of a job is missed at once, it is at work.
+        """
+        awaited = {rank for each in self.found if each.kind is Kind.PEER for rank in each.awaited}
+        busy = {lane.rank for _, lane in self.queues.lanes() if lane.rank in awaited and lane.first_open() is not None}
+        idle = sorted(awaited - busy)
+        return idle if len(idle) >= max(_MISSED, len(self.queues.ranks) / _OF_ALL) else []
 
 
 def _lags(lane: Lane, floor: int) -> bool:
@@ -44,7 +90,7 @@ def _lags(lane: Lane, floor: int) -> bool:
     return place is not None and lane.numbers[place] <= floor <= min(lane.enqueued, lane.numbers[place] + _NEAR)
 
 
-def hosts_apart(one: Stuck) -> bool:
+def _hosts_apart(one: Stuck) -> bool:
     """The hosts have enqueued unlike numbers of calls behind one to which all came.
 
     Where they are of two kinds, one rank may wait for its device earlier than the others, as to log its loss.
@@ -53,20 +99,9 @@ def hosts_apart(one: Stuck) -> bool:
     return one.kind in (Kind.QUEUED, Kind.WIRE) and not one.peers and len(ahead) > _ROLES
 
 
-def not_begun(queues: Queues, one: Stuck) -> bool:
+def _not_begun(queues: Queues, one: Stuck) -> bool:
     """All came to it, all of them have start events, and no device has begun it: all have something before it."""
     return one.kind is Kind.QUEUED and queues.timed and not one.begun and not queues.untimed & set(one.waiting)
-
-
-def many_idle(queues: Queues, found: Iterable[Stuck]) -> list[int]:
-    """The ranks that others await in messages and that have nothing open themselves, if they are many.
-
-    What keeps one rank from its messages keeps few: where a large part of a job is missed at once, it is at work.
-    """
-    awaited = {rank for each in found if each.kind is Kind.PEER for rank in each.awaited}
-    busy = {lane.rank for _, lane in queues.lanes() if lane.rank in awaited and lane.first_open() is not None}
-    idle = sorted(awaited - busy)
-    return idle if len(idle) >= max(_MISSED, len(queues.ranks) / _OF_ALL) else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +137,8 @@ def late_by_habit(queues: Queues, one: Stuck) -> Lateness | None:
 
 def _of_that_place(queues: Queues, one: Stuck, lane: Lane) -> list[int]:
     """The numbers of the last calls before it that are the same as it."""
-    call = one.calls[lane.rank]
-    same = (n for n, known in enumerate(lane.calls) if queues.calls[known] == call and lane.numbers[n] < one.number)
+    call = queues.calls.index(one.calls[lane.rank])
+    same = (n for n, known in enumerate(lane.calls) if known == call and lane.numbers[n] < one.number)
     return [lane.numbers[place] for place in same][-_RECENT:]
 
 

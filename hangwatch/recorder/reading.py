@@ -41,7 +41,11 @@ class _Rank:
     lost: bool = False
     timed: bool = False  # a start was recorded by itself
     at_once: bool = False  # a start was recorded with the end, as where one look discovers both
-    completed: bool = False  # a completion was recorded
+
+    @property
+    def completed(self) -> bool:
+        """A completion was recorded."""
+        return any(lane.completed_at for lane in self.lanes.values())
 
     @property
     def last_call_ns(self) -> int:
@@ -136,7 +140,6 @@ class QueueReader:
             if state & 3 != COMPLETED:
                 limits.add(int(entry.get("timeout_ms") or 0))
             lane.add(int(entry["p2p_seq_id" if p2p else "collective_seq_id"]), call, state, created, order, completed)
-        found.completed = completion > 0
         everything = self.queues_so_far
         limits.add(everything.timeout_ns // NS_IN_MS)
         everything.timeout_ns = min(filter(None, limits), default=0) * NS_IN_MS
@@ -228,13 +231,9 @@ class QueueReader:
 
         A start that is told with the end may be no event at all, unless a rank that has events tells it so, too.
         """
-        known = self._ranks.values()
-        both = any(each.timed and each.at_once for each in known)
-        return {
-            rank
-            for rank, each in self._ranks.items()
-            if each.completed and not each.timed and not (each.at_once and both)
-        }
+        both = any(each.timed and each.at_once for each in self._ranks.values())
+        told = {rank for rank, each in self._ranks.items() if each.timed or (each.at_once and both)}
+        return {rank for rank, each in self._ranks.items() if each.completed} - told
 
     def _world_size(self) -> int | None:
         sizes = [

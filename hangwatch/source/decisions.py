@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hangwatch.source.guards import asks_rank
-from hangwatch.source.loops import called, within
+from hangwatch.source.loops import called, is_added_to, within
 
 Asks = Literal["rank", "value", "check", "alike"]
 
@@ -132,7 +132,7 @@ class _Reader:
         made = self._made(name) if isinstance(test, ast.Name) else None
         if isinstance(made, ast.Compare | ast.BoolOp | ast.UnaryOp) and depth < _DEPTH:
             return self.asks(made, depth + 1)
-        own = _VERDICTS.search(name) or _is_flag(name, self.tree) or _is_counted(name, self.tree)
+        own = _VERDICTS.search(name) or _is_flag(name, self.tree) or name in map(_name_of, _counters(self.tree))
         return "value" if own else "check"
 
     # -------------------------------------------------------------- alike on all ranks
@@ -156,9 +156,8 @@ class _Reader:
         """Something to which the module adds a constant: `self.n += 1`, or `self.n + 1` where that is counted."""
         if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant):
             return self._is_counter(node.left)
-        added = (each for each in ast.walk(self.tree) if isinstance(each, ast.AugAssign))
-        counted = (each.target for each in added if isinstance(each.value, ast.Constant))
-        return isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) in map(ast.unparse, counted)
+        named = isinstance(node, ast.Name | ast.Attribute)
+        return named and ast.unparse(node) in map(ast.unparse, _counters(self.tree))
 
     def _settings(self, node: ast.Attribute) -> bool:
         return any(
@@ -306,15 +305,19 @@ def _is_flag(name: str, tree: ast.Module) -> bool:
     assigned = (node for node in ast.walk(tree) if isinstance(node, ast.Assign))
     flags = (node for node in assigned if isinstance(node.value, ast.Constant) and isinstance(node.value.value, bool))
     targets = (target for node in flags for target in node.targets)
-    return any(name == getattr(target, "attr", getattr(target, "id", None)) for target in targets)
+    return name in map(_name_of, targets)
 
 
-def _is_counted(name: str, tree: ast.Module) -> bool:
-    """The module adds a constant to it somewhere, maybe as an object's own: `self.waited += 1`."""
-    added = (
-        each for each in ast.walk(tree) if isinstance(each, ast.AugAssign) and isinstance(each.value, ast.Constant)
-    )
-    return any(name == getattr(each.target, "attr", getattr(each.target, "id", None)) for each in added)
+def _name_of(target: ast.expr) -> str | None:
+    """The bare name, which may be an attribute's."""
+    return getattr(target, "attr", getattr(target, "id", None))
+
+
+def _counters(tree: ast.Module) -> Iterator[ast.expr]:
+    """What the module counts: that to which it adds a number somewhere, as in `self.waited += 1`."""
+    for each in ast.walk(tree):
+        if is_added_to(each) and isinstance(each.value, ast.Constant) and isinstance(each.value.value, int | float):
+            yield each.target
 
 
 def _binds(target: ast.expr, name: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 from hangwatch.model import Frame, LoopFacts
 
@@ -35,53 +35,59 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
         if loop is None:
             skips += [Frame(frame.file, line, frame.function) for line in _swallowing(scope, frame.line)]
             continue
-        inside = _cut_short(loop)
         further = [
             (f, each)
             for f, t in frames[index:]
             for each in loops_around(scope_of(t, f.line), f.line)
             if each is not loop
         ]
+        loops = [(frame, loop), *further]
+        exits = {place for f, each in loops for place in _places(f, _lines(each).exits)}
         around = [(frame, scope, loop.lineno)] + [(f, scope_of(t, f.line), f.line) for f, t in frames[index + 1 :]]
         outside = [Frame(f.file, line, f.function) for f, s, at in around for line in _swallowing(s, at)]
         return LoopFacts(
             Frame(frame.file, loop.lineno, frame.function),
             counted=_is_counted(loop),
-            skips=(*skips, *(Frame(frame.file, line, frame.function) for line in sorted(inside))),
-            leaves=_leaves(frame, loop),
+            skips=(*skips, *_places(frame, _lines(loop).skips)),
+            leaves=_places(frame, _lines(loop).leaves),
             swallows=outside[0] if outside else None,
             outer=tuple(Frame(f.file, each.lineno, f.function) for f, each in further),
-            outer_leaves=tuple(_leaves(f, each) for f, each in further),
-            exits=_exits(((frame, loop), *further)),
+            outer_leaves=tuple(_places(f, _lines(each).leaves) for f, each in further),
+            exits=tuple(sorted(exits, key=lambda place: (place.file, place.line))),
             asks_store=_asks_store(loop),
             endless=_is_endless(loop),
             last=max(part.end_lineno or part.lineno for part in loop.body),
-            drained=tuple(
-                Frame(f.file, line, f.function) for f, each in ((frame, loop), *further) for line in _drained(each)
-            ),
+            drained=tuple(place for f, each in loops for place in _places(f, _lines(each).drained)),
         )
     return None
 
 
-@lru_cache(maxsize=256)
-def _cut_short(loop: _Loop) -> tuple[int, ...]:
-    return (*_own(loop.body, ast.Continue), *_going_on(loop.body))
+class _Lines(NamedTuple):
+    """Lines of a loop: where a turn can end early, where all of it can, with its iterator, or with the process."""
+
+    skips: tuple[int, ...]
+    leaves: tuple[int, ...]
+    drained: tuple[int, ...]
+    exits: tuple[int, ...]
 
 
-@lru_cache(maxsize=256)
-def _ended_at(loop: _Loop) -> tuple[int, ...]:
-    return tuple(sorted([*_by_condition(loop), *_left_from(loop.body)]))
-
-
-def _leaves(frame: Frame, loop: _Loop) -> tuple[Frame, ...]:
-    """How `loop`, in the function of `frame`, can end before its last turn."""
-    return tuple(Frame(frame.file, line, frame.function) for line in _ended_at(loop))
+@lru_cache(maxsize=64)
+def _lines(loop: _Loop) -> _Lines:
+    """Remembered: many calls may stand in one loop."""
+    skips = sorted((*_own(loop.body, ast.Continue), *_going_on(loop.body)))
+    leaves = sorted((*_by_condition(loop), *_left_from(loop.body)))
+    return _Lines(tuple(skips), tuple(leaves), tuple(_drained(loop)), tuple(sorted(set(_exits(loop)))))
 
 
 def _is_endless(loop: _Loop) -> bool:
     """`while True`, which is not left; an error that takes it out is no plan."""
     constant = isinstance(loop, ast.While) and isinstance(loop.test, ast.Constant)
-    return constant and not _ended_at(loop) and not _exits_of(loop)
+    return constant and not _lines(loop).leaves and not _lines(loop).exits
+
+
+def _places(frame: Frame, lines: Iterable[int]) -> tuple[Frame, ...]:
+    """Those lines of the function of `frame`."""
+    return tuple(Frame(frame.file, line, frame.function) for line in lines)
 
 
 def _left_from(body: Sequence[ast.stmt]) -> Iterator[int]:
@@ -90,7 +96,6 @@ def _left_from(body: Sequence[ast.stmt]) -> Iterator[int]:
     yield from _own(body, ast.Return, nested=True)
 
 
-@lru_cache(maxsize=256)
 def _drained(loop: _Loop) -> list[int]:
     """Lines where it is left because an iterator that it asks itself has ended, as a `for` ends by itself.
 
@@ -117,22 +122,14 @@ def _is_none(test: ast.expr) -> str | None:
     return ast.unparse(test.left) if isinstance(other, ast.Constant) and other.value is None else None
 
 
-def _exits(loops: Iterable[tuple[Frame, _Loop]]) -> tuple[Frame, ...]:
-    """Where one of `loops`, each with the frame of its function, ends the process: `sys.exit()`, `raise SystemExit`."""
-    found = {Frame(frame.file, line, frame.function) for frame, loop in loops for line in _exits_of(loop)}
-    return tuple(sorted(found, key=lambda place: (place.file, place.line)))
-
-
-@lru_cache(maxsize=256)
-def _exits_of(loop: _Loop) -> frozenset[int]:
-    return frozenset(
-        node.lineno
-        for statement in loop.body
-        if not isinstance(statement, SCOPES)
-        for node in (statement, *within(statement))
-        if (isinstance(node, ast.Call) and called(node) in _ENDS_PROCESS)
-        or (isinstance(node, ast.Raise) and "SystemExit" in _raised(node))
-    )
+def _exits(loop: _Loop) -> Iterator[int]:
+    """Where it ends the process: `sys.exit()`, `raise SystemExit`."""
+    for statement in loop.body:
+        for node in (statement, *within(statement)) if not isinstance(statement, SCOPES) else ():
+            if (isinstance(node, ast.Call) and called(node) in _ENDS_PROCESS) or (
+                isinstance(node, ast.Raise) and "SystemExit" in _raised(node)
+            ):
+                yield node.lineno
 
 
 def _raised(node: ast.Raise) -> set[str]:
@@ -195,9 +192,9 @@ def loops_around(scope: ast.AST, line: int) -> list[_Loop]:
     return [loop for loop in _loops(scope) if _around(loop, line)][::-1]
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _loops(scope: ast.AST) -> tuple[_Loop, ...]:
-    """All loops of a function. Remembered, as what is read of a loop: many calls may stand in one."""
+    """All loops of a function. Remembered: many calls may stand in one."""
     return tuple(node for node in within(scope) if isinstance(node, _Loop))
 
 
@@ -327,7 +324,7 @@ def _counts(loop: ast.While) -> bool:
     A collection that the body appends to is counted by its length: `while len(tokens) < limit: tokens.append(token)`.
     """
     parts = [node for statement in loop.body for node in (statement, *within(statement))]
-    counted = {ast.unparse(node.target) for node in parts if _is_added_to(node)}
+    counted = {ast.unparse(node.target) for node in parts if is_added_to(node)}
     grown = {
         ast.unparse(node.func.value)
         for node in parts
@@ -338,7 +335,8 @@ def _counts(loop: ast.While) -> bool:
     return not sized.isdisjoint(grown) or any(name in counted for name in names)
 
 
-def _is_added_to(node: ast.AST) -> TypeGuard[ast.AugAssign]:
+def is_added_to(node: ast.AST) -> TypeGuard[ast.AugAssign]:
+    """`x += ...` or `x -= ...`."""
     return isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add | ast.Sub)
 
 

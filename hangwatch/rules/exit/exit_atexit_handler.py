@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.leaving import how_it_stands, leaving
-from hangwatch.model import Frame, Phase, ThreadStack
+from hangwatch.facts.leaving import awaited_threads, how_it_stands, leaving
+from hangwatch.model import Phase, ThreadStack
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.lingering import cannot_exit
 from hangwatch.stacks.activity import Doing, Within
-from hangwatch.stacks.frames import name_of, origin, user_frame
+from hangwatch.stacks.frames import name_of, user_frame
 
 
 def atexit_handler(case: Case) -> Finding | None:
@@ -44,16 +44,9 @@ def _handler(view: RankView, joined: ThreadStack | None) -> str:
 
 
 def _joined(view: RankView) -> ThreadStack | None:
-    """The thread for which a handler waits that is a thread's `join`, if the user has only one."""
-    if view.where is not None or not any(_is_join(frame) for frame in view.evidence.main_stack):
-        return None
-    threads = [stack for stack in view.evidence.stacks if not stack.main]
-    own = [stack for stack in threads if any(origin(frame.file) == "user" for frame in stack.frames)]
-    return own[0] if len(own) == 1 else None
-
-
-def _is_join(frame: Frame) -> bool:
-    return frame.file.endswith("/threading.py") and name_of(frame.function) == "join"
+    """The thread for which a handler waits that is a thread's `join`, if there is only one."""
+    threads = awaited_threads(view) if view.where is None else []
+    return threads[0] if len(threads) == 1 else None
 
 
 def _in_handler(view: RankView) -> bool:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.leaving import leaving
-from hangwatch.model import ThreadStack
-from hangwatch.ranks.view import RankView
+from hangwatch.facts.leaving import awaited_threads, leaving
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.lingering import cannot_exit
 from hangwatch.stacks.activity import Doing
-from hangwatch.stacks.frames import origin, user_frame
+from hangwatch.stacks.frames import user_frame
 
 
 def non_daemon_thread(case: Case) -> Finding | None:
     """The interpreter waits in threading._shutdown for a thread that does not end."""
     held = leaving(case, Doing.JOIN_THREADS)
-    holders = [(view, thread) for view in held for thread in _holders(view)]
+    holders = [(view, thread) for view in held for thread in awaited_threads(view)]
     if not holders:
         return None
     view, thread = holders[0]
@@ -36,16 +34,3 @@ def non_daemon_thread(case: Case) -> Finding | None:
             ),
         ),
     )
-
-
-def _holders(view: RankView) -> list[ThreadStack]:
-    """The threads that keep the process, as the rank itself says; else those that may, the user's code first."""
-    threads = [stack for stack in view.evidence.stacks if not stack.main and stack.frames and not _ours(stack)]
-    if lasting := [stack for stack in threads if stack.thread_id in view.lasting_threads]:
-        return lasting
-    users = [stack for stack in threads if any(origin(frame.file) == "user" for frame in stack.frames)]
-    return users or [stack for stack in threads if any(origin(frame.file) == "package" for frame in stack.frames)]
-
-
-def _ours(stack: ThreadStack) -> bool:
-    return any(origin(frame.file) == "hangwatch" for frame in stack.frames)

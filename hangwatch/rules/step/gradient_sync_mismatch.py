@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 
 from hangwatch import words
 from hangwatch.facts.batches import has_left_inner_loop
+from hangwatch.facts.cadence import cadence, complete_steps, gaps_between, measure, representatives, sides_by_count
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.gradients_apart import gradients_apart
@@ -16,7 +16,6 @@ from hangwatch.facts.rhythms import keep_own_intervals
 from hangwatch.facts.updates import keep_own_paces, other_pace, updates_apart
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Divergence, Frame, StepName
-from hangwatch.ranks.ledger import Step
 from hangwatch.ranks.sides import by_value, spread
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
@@ -24,7 +23,6 @@ from hangwatch.stacks.activity import Within
 from hangwatch.stacks.frames import user_frame
 
 GRADIENTS = " their gradients"
-TURNS = 3  # of a rhythm that a rank has taken up, for it to be one
 _ALIKE = "let all ranks accumulate alike: reduce what decides it (a number of tokens, a size) before"
 
 
@@ -33,7 +31,7 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
     first = next(iter(case.divergences), None)
     if first is None or not case.in_trouble or ends_a_loop(case, first) or keep_own_paces(case, first):
         return None
-    some, least = _representatives(first), _measure(case, first)
+    some, least = representatives(first), measure(case, first)
     if len({cadence(case, rank, first.group, least) for rank in some}) < 2:
         return None
     members = [rank for rank in first.members if rank in case.ranks]
@@ -91,7 +89,7 @@ def _of_the_last(case: Case, rank: int) -> str:
 
 def _what(case: Case, rank: int, group: str) -> str:
     """Gradients, unless Python code has issued all collectives of its last step that has any: then their line."""
-    last = next((step for step in reversed(_complete(case, rank)) if step.counts.get(group)), None)
+    last = next((step for step in reversed(complete_steps(case, rank)) if step.counts.get(group)), None)
     if last is None:
         return GRADIENTS
     made = [call for call in case.ranks[rank].evidence.board_calls if (call.group, call.step) == (group, last.step)]
@@ -126,8 +124,8 @@ def synchronised_at_own_intervals(case: Case) -> Finding | None:
     first = next(iter(case.divergences), None)
     if first is None or not case.in_trouble or not keep_own_intervals(case, first):
         return None
-    least = _measure(case, first)
-    gaps = {rank: _gaps(case, rank, first.group, least) for rank in first.members if rank in case.ranks}
+    least = measure(case, first)
+    gaps = {rank: gaps_between(case, rank, first.group, least) for rank in first.members if rank in case.ranks}
     inside = [rank for rank in gaps if _is_in_gradients(case, rank, first.group)]
     others = [rank for rank in gaps if rank not in inside]
     if not inside or not others or len(gaps) < len(first.members) or not all(gaps.values()):
@@ -152,7 +150,7 @@ def synchronised_at_own_intervals(case: Case) -> Finding | None:
         evidence=(
             *(
                 f"rank {rank} synchronised in {words.plural(len(gaps[rank]) + 1, 'step')} of the last"
-                f" {len(_complete(case, rank))}"
+                f" {len(complete_steps(case, rank))}"
                 for rank in (*inside[:1], *others[: words.SHOWN - 1])
             ),
             f"{words.step(first.name)} was the first in which some did, and others did not",
@@ -166,13 +164,6 @@ def _has_no_more(case: Case, view: RankView) -> bool:
     """Its data has ended, or it stands behind its loop: in a call, or at its end."""
     ended = view.loader is not None and view.loader.exhausted
     return (ended or has_left_inner_loop(case, view)) and (view.rank in case.blocked or view.over or view.dead)
-
-
-def _gaps(case: Case, rank: int, group: str, least: int | None) -> list[int]:
-    """The batches from each synchronisation of a rank to the next; none where it synchronised in every one."""
-    turns = _turns(case, rank, group, _complete(case, rank), least)
-    gaps = [later - earlier for earlier, later in pairwise(turns)]
-    return gaps if any(gap > 1 for gap in gaps) else []
 
 
 def _from_to(gaps: list[int]) -> str:
@@ -189,7 +180,7 @@ def synchronised_alone(case: Case) -> Finding | None:
     No rank is to blame of two halves: one side synchronises too early, or the other accumulates for too long.
     """
     first = next(iter(case.divergences), None)
-    sides = _by_count(first) if first is not None else []
+    sides = sides_by_count(first) if first is not None else []
     if first is None or len(sides) != 2:
         return None
     without, inside = sides
@@ -300,11 +291,6 @@ def _alone(case: Case, inside: Sequence[int], without: Sequence[int], step: Step
     )
 
 
-def _by_count(divergence: Divergence) -> list[list[int]]:
-    """The ranks by how much they issued in that step, the least first."""
-    return [ranks for _, ranks in sorted(by_value(divergence.counts).items())]
-
-
 def _in_gradients(case: Case, rank: int, divergence: Divergence) -> bool:
     """`rank` is in backward, in the step in question, and waits for a call that backward issued."""
     entry, view = case.blocked.get(rank), case.ranks.get(rank)
@@ -335,69 +321,6 @@ def _ever_synchronised(case: Case, rank: int, divergence: Divergence) -> bool:
         made = Counter(call.step for call in case.ledger.calls_in(rank, divergence.group))
         return any(step.counts.get(divergence.group, 0) > made[step.step] for step in steps)
     return bool(sites_of(case).synchronised(rank, divergence.group, {step.step for step in steps}))
-
-
-def _representatives(divergence: Divergence) -> list[int]:
-    """A few ranks of each side."""
-    return [rank for ranks in _by_count(divergence) for rank in ranks[:4]]
-
-
-def _measure(case: Case, divergence: Divergence) -> int | None:
-    """None where backwards are recorded of each side; else the least of the counts, which then are compared."""
-    recorded = all(_synchronised(case, rank, divergence.group) for rank in _representatives(divergence))
-    return None if recorded else _least(case, divergence)
-
-
-def _least(case: Case, divergence: Divergence) -> int:
-    """The fewest collectives that any member has issued in a step: one measure for all, or a single step that one rank
-    left out would make its rhythm look like another than that of the others."""
-    steps = (step for rank in divergence.members for step in _complete(case, rank))
-    return min((step.counts.get(divergence.group, 0) for step in steps), default=0)
-
-
-def cadence(case: Case, rank: int, group: str, least: int | None = None, *, since: int | None = None) -> int | None:
-    """Every how many steps `rank` synchronises its gradients in a group; None where there is no such rule.
-
-    Where calls are recorded, those of backward count; else the steps with more collectives than `least`. A rank may
-    have taken up another rhythm in the step `since`: then it must have kept that for some turns.
-    """
-    steps = [step for step in _complete(case, rank) if since is None or step.step >= since]
-    at = _turns(case, rank, group, steps, least)
-    gaps = Counter(after - before for before, after in pairwise(step for step in at if step >= (since or 0)))
-    if not gaps or (since is not None and gaps.total() < TURNS):
-        return None
-    gap, times = gaps.most_common(1)[0]
-    if gaps.total() == 1:  # the first turn of the rhythm began with the training; loaders may be one batch ahead
-        return gap if steps[0].step == 0 and at[0] + 1 in (gap, gap + 1) else None
-    return gap if 5 * times >= 4 * gaps.total() else None
-
-
-def _turns(case: Case, rank: int, group: str, steps: Sequence[Step], least: int | None) -> list[int]:
-    """The steps in which `rank` synchronised: of its recorded backwards, else those with more than the `least`."""
-    return sorted(_synchronised(case, rank, group)) if least is None else _busy_steps(steps, group, least)
-
-
-def _complete(case: Case, rank: int) -> list[Step]:
-    return [step for step in case.ledger.steps(rank) if step.complete]
-
-
-def _synchronised(case: Case, rank: int, group: str) -> set[int]:
-    return sites_of(case).synchronised(rank, group, {step.step for step in _complete(case, rank)})
-
-
-def _busy_steps(steps: Sequence[Step], group: str, least: int) -> list[int]:
-    """The steps with more than the `least` collectives of the group; all of them, where they are alike.
-
-    None where only the last steps of epochs have more: they hold what is called between two epochs, too.
-    """
-    inside = [step for step, after in pairwise(steps) if step.epoch == after.epoch]
-    levels = Counter(count for step in steps if (count := step.counts.get(group, 0)) > least)
-    # DDP finds out about its buckets once, with further collectives, in the step after its first synchronisation.
-    once = {count for count, times in levels.items() if times == 1} if max(levels.values(), default=0) > 2 else set()
-    busy = [step.step for step in steps if (count := step.counts.get(group, 0)) > least and count not in once]
-    if busy and all(step.counts.get(group, 0) == least for step in inside):
-        return []
-    return busy or [step.step for step in steps if least > 0]
 
 
 def _th(number: int) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
-from hangwatch_agent.shared.redact import redact_text
+from hangwatch_agent.shared.passwords import HIDDEN
+from hangwatch_agent.shared.redact import is_secret_name, redact_text
 
 LONGEST_LINE = 160
 LONGEST_READ = 4000  # of a line, before secrets are looked for
 _LITERAL = re.compile(r"""'((?:\\.|[^'\\])*)'|"((?:\\.|[^"\\])*)\"""")
-_SECRET = re.compile(r"pass(word|wd|phrase)|secret|token|(api|private|access)_?key|credential|auth", re.IGNORECASE)
+_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def clipped(line: str) -> str:
@@ -24,11 +25,11 @@ def one_line(text: str) -> str:
     text speaks of such.
     """
     flat = " ".join(text.split())[:LONGEST_READ]
-    hidden = _SECRET.search(flat) is not None
+    hidden = any(map(is_secret_name, _NAME.findall(_LITERAL.sub("", flat))))
 
     def shown(found: re.Match[str]) -> str:
         inner = found[1] if found[1] is not None else found[2]
-        return f"{found[0][0]}{'[redacted]' if hidden and inner else redact_text(inner)}{found[0][0]}"
+        return f"{found[0][0]}{HIDDEN if hidden and inner else redact_text(inner)}{found[0][0]}"
 
     return _cut(_LITERAL.sub(shown, flat))
 

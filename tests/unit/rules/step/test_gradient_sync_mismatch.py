@@ -10,7 +10,7 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.parting import Left, parting
 from hangwatch.judge import diagnose
 from hangwatch.model import Collectives, Frame, Phase, ProcessFacts, RankEvidence, Snapshot
-from hangwatch.rules.step.gradient_sync_mismatch import cadence, gradient_sync_mismatch, synchronised_out_of_turn
+from hangwatch.rules.step.gradient_sync_mismatch import gradient_sync_mismatch, synchronised_out_of_turn
 from tests.unit.rules.step.loops import END, GRADIENTS, Program, judged
 from tests.unit.rules.step.worlds import with_ring
 from tests.unit.simulator import TORCH, Action, Call, Draw, LoopEnd, Stall, World, blamed_ranks
@@ -86,22 +86,6 @@ def test_intervals_that_change_alike_on_all_ranks_explain_nothing() -> None:
     assert "numbers of batches of their own" not in judged(usual, odd, 3, 1).verdict.summary
 
 
-def epochs(batches: int) -> Program:
-    """Each epoch ends with a barrier."""
-    found: Program = []
-    for number in range(4):
-        found += [each for batch in range(batches) for each in (Draw(number, batch), GRADIENTS[0])]
-        found += [LoopEnd(), Call("barrier", line=30)]
-    return found
-
-
-@pytest.mark.parametrize("batches", [2, 3])
-def test_calls_between_epochs_are_no_rhythm_of_the_gradients(batches: int) -> None:
-    """By counts alone the last step of each epoch has a call more than the others."""
-    case = Case(World([epochs(batches)] * 2).run().snapshot())
-    assert cadence(case, 0, "0", 1) is None
-
-
 def test_counts_of_a_rank_that_has_ended_are_not_compared_with_recorded_calls_of_others() -> None:
     """It has left no record of backward's calls; what it called from Python every other step is another rhythm."""
 
@@ -136,14 +120,6 @@ def test_a_rhythm_is_told_in_a_failed_job_and_by_its_line_where_python_calls(via
     what = "their gradients (train.py:14)" if via == "gradients" else "(train.py:14)"
     sides = "ranks 0-1 every 4 batches and rank 2 every 6 batches"
     assert finding.summary == f"The ranks synchronise {what} at different intervals: {sides}."
-
-
-def test_further_collectives_of_the_first_synchronisation_are_no_part_of_the_rhythm() -> None:
-    """DDP finds out about its buckets in the step after it."""
-    program = _synchronising(2, Call(line=12, via="gradients"))
-    rebuilt = [*program[:4], Call(line=12, via="gradients"), *program[4:]]
-    case = Case(World([rebuilt] * 2).run().snapshot())
-    assert cadence(case, 0, "0", 0) == 2
 
 
 def test_one_step_that_a_rank_left_out_makes_no_rhythm() -> None:
