@@ -96,6 +96,7 @@ class JobDumps:
     backend: str = "nccl"
     meetings: int | None = None
     written_after_s: float | None = 600.0  # after the last event; None leaves the time of the file as it is
+    made_by: dict[str, tuple[int, ...]] = field(default_factory=dict)  # members that know the group by this name (all)
 
     def __post_init__(self) -> None:
         self.groups = {WORLD: tuple(sorted(self.programs)), **self.groups}
@@ -224,7 +225,7 @@ class JobDumps:
     # ------------------------------------------------------------------------------------------ dumps
 
     def document(self, rank: int) -> dict[str, Any]:
-        mine = [group for group, members in self.groups.items() if rank in members]
+        mine = [group for group, members in self.groups.items() if rank in self.made_by.get(group, members)]
         found: dict[str, Any] = {"version": self.version, "entries": list(self._entries(rank))[-self.window :]}
         if self.config:
             found["pg_config"] = {

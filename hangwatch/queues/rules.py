@@ -24,6 +24,7 @@ from .model import COMPLETED, STATE, Communicator, Lane, Queues
 from .moment import ON_ITS_WAY_S, is_undated, open_s
 from .motion import Lateness, late_by_habit
 from .names import at, named, ranks
+from .other_names import under_other_names
 from .overrun import overrun
 from .stuck import Kind, Stuck
 from .tally import miscounted
@@ -36,7 +37,7 @@ _HOST = "Such a record shows what a rank has enqueued, and not what its host doe
 
 def judge(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     """The finding for the chain that matters most."""
-    if (strayed := misdirected(queues, chain)) is not None:
+    if (strayed := under_other_names(queues, chain) or misdirected(queues, chain)) is not None:
         return strayed
     if chain.circle:
         return circle(queues, chain, histories)
