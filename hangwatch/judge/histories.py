@@ -52,6 +52,7 @@ from hangwatch.rules.step.skipped_collective.by_a_rank_check import went_by_for_
 from hangwatch.rules.step.skipped_collective.by_count import left_out_while_it_counted
 from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls, passed_a_call
 from hangwatch.rules.step.skipped_collective.in_another_loop import left_out_in_another_loop
+from hangwatch.rules.step.skipped_collective.in_background import left_out_in_the_background
 from hangwatch.rules.step.uneven_steps import (
     batches_discarded,
     began_at_other_epochs,
@@ -114,6 +115,7 @@ HISTORIES: tuple[Rule, ...] = (
     left_the_order,
     left_out_before_a_common_call,
     left_out_before_a_message,
+    left_out_in_the_background,
     went_by_for_its_rank,
     alone_in_a_meeting,
     decided_about_a_meeting,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from hangwatch.model import Phase
 from hangwatch.ranks.ledger import Ledger
+from hangwatch.ranks.thread_stacks import waits_for_a_task
 from hangwatch.ranks.view import OLD_WORDS_S, OVER, RankView
 from hangwatch.stacks.activity import Activity, Doing
 from hangwatch.stacks.frames import name_of
@@ -48,12 +49,16 @@ def raises_by_itself(now: Activity) -> bool:
 
 
 def other_threads_may_help(view: RankView, ledger: Ledger) -> bool:
-    """Another thread runs code that may communicate, or has issued collectives before; not one that waits for this."""
+    """Another thread runs code that may communicate, or has issued collectives before.
+
+    Not one that waits for this thread, nor one that waits for a task: this process has no other thread to give it one.
+    """
     if view.threads_that_may_communicate():
         return True
     waits = view.main if view.main_waits_for_a_thread else None
-    threads = (thread for thread in view.threads if thread is not waits and thread.thread_id != view.now.thread_id)
-    others = {thread.thread for thread in threads if thread.thread}
+    threads = (each for each in zip(view.threads, view.evidence.stacks, strict=True) if not waits_for_a_task(each[1]))
+    others = {thread.thread for thread, _ in threads if thread is not waits and thread.thread_id != view.now.thread_id}
+    others.discard("")
     return bool(others) and not others.isdisjoint(ledger.issuers(view.rank))
 
 

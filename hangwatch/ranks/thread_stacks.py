@@ -10,6 +10,7 @@ from hangwatch.stacks.activity import Activity
 from hangwatch.stacks.frames import name_of, origin
 
 _JOINS = frozenset({"join", "_wait_for_tstate_lock", "result"})
+_EXECUTOR = "/concurrent/futures/thread.py"
 
 
 def stack_of(stacks: Iterable[ThreadStack], thread: Activity) -> ThreadStack | None:
@@ -26,3 +27,9 @@ def awaits_a_thread(stack: ThreadStack) -> bool:
     """The user's innermost line is in the join of another thread, or in the result of its future."""
     inner = takewhile(lambda frame: frame.native or origin(frame.file) != "user", stack.frames)
     return any(name_of(frame.function) in _JOINS for frame in inner)
+
+
+def waits_for_a_task(stack: ThreadStack) -> bool:
+    """A thread of an executor that has nothing to do: it acts again only when another thread gives it a task."""
+    inner = next(iter(python_of(stack)), None)
+    return inner is not None and inner.file.endswith(_EXECUTOR) and name_of(inner.function) == "_worker"

@@ -25,7 +25,7 @@ def duplicate_rank(case: Case) -> Finding | None:
     return Finding(
         "rendezvous-duplicate-rank",
         Certainty.PROVEN,
-        f"{words.plural(len(pids), 'process')} claim rank {rank} at the same time: {named}.",
+        f"{words.plural(len(pids), 'process')} claim rank {rank} at the same time: {named}{_unclaimed(case, claims)}.",
         fix=_one_too_many(oldest_first, apart),
         culprits=tuple(Culprit(rank, pid, host_of(case)) for pid in oldest_first),
         victims=tuple(view.rank for view in Arrivals(case).waiting if view.rank != rank),
@@ -36,6 +36,14 @@ def duplicate_rank(case: Case) -> Finding | None:
         status=_status_of_twins(case, settled),
         awaited=(rank,),
     )
+
+
+def _unclaimed(case: Case, claims: dict[int, dict[int, float]]) -> str:
+    """The ranks that no process claims, where as many processes as ranks were started: they have wrong numbers."""
+    missing = [rank for rank in case.absent if rank not in claims]
+    if not missing or sum(map(len, claims.values())) < case.size:
+        return ""
+    return f"; none claims {case.name(missing)}"
 
 
 def _status_of_twins(case: Case, settled: bool) -> Status:

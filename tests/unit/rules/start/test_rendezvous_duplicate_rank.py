@@ -13,6 +13,12 @@ def test_two_living_processes_of_one_rank() -> None:
     assert blamed(judgement) == [(1, 111, "rank"), (1, 122, "rank")]
 
 
+def test_the_rank_that_nobody_claims_is_told_where_no_process_is_missing() -> None:
+    ranks = [starting(0), starting(1, pid=111), starting(1, pid=122)]
+    assert judge(*ranks, world_size=3).verdict.summary.endswith("; none claims rank 2.")
+    assert "claims rank" not in judge(*ranks, world_size=4).verdict.summary
+
+
 def test_one_of_an_earlier_start() -> None:
     ranks = [starting(0), starting(1, pid=122), starting(1, pid=11, started_at=NOW - 7200)]
     judgement = judge(*ranks)

@@ -1,0 +1,44 @@
+"""A saver's thread ends every save with a barrier, and one rank has saved once less."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hangwatch.judge import diagnose
+from hangwatch.model import Certainty, Frame, Snapshot, ThreadStack
+from hangwatch.report.incident import snapshot_of
+from scripts import judged
+
+SKIPPED = 2
+
+
+def _stuck() -> Snapshot:
+    return snapshot_of([judged.incident("p33-async-best-commit")])
+
+
+def _with_thread(snapshot: Snapshot, *frames: Frame) -> Snapshot:
+    """The rank with fewer saves has another thread, which stands in `frames`."""
+    stack = ThreadStack(77, "saver_1", frames)
+    ranks = (
+        replace(each, stacks=(*each.stacks, stack), earlier_stacks=(*each.earlier_stacks, stack))
+        if each.rank == SKIPPED
+        else each
+        for each in snapshot.ranks
+    )
+    return replace(snapshot, ranks=tuple(ranks))
+
+
+def test_the_rank_with_fewer_saves_is_named() -> None:
+    """The thread of its executor waits for a task, which no thread is left to give it: so the hang is proven."""
+    verdict = diagnose(_stuck()).verdict
+    assert (verdict.cause, verdict.certainty) == ("skipped-collective", Certainty.LIKELY)
+    assert verdict.hang is Certainty.PROVEN
+    assert [who.rank for who in verdict.culprits] == [SKIPPED]
+    assert "rank 2 has made 3 such calls, and ranks 0-1 and 3 one more" in verdict.evidence
+
+
+def test_a_thread_that_still_writes_may_come_to_the_barrier() -> None:
+    saving = Frame("/srv/async_best.py", 28, "_write")
+    verdict = diagnose(_with_thread(_stuck(), saving)).verdict
+    assert verdict.cause != "skipped-collective"
+    assert verdict.hang is not Certainty.PROVEN
