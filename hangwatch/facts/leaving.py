@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.child import CHILD_QUIET_IO
-from hangwatch.model import Frame, Phase, Status, ThreadStack
+from hangwatch.facts.child import CHILD_QUIET_IO, HELPER
+from hangwatch.model import Phase, ProcessFacts, Status, ThreadStack
 from hangwatch.ranks.processes import computed
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing, Within
 from hangwatch.stacks.classify import activity
-from hangwatch.stacks.frames import name_of, origin
+from hangwatch.stacks.frames import origin
 
 LEAVING = frozenset({Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
 LONG_SLEEP_S = 60.0  # seconds; a rank in a longer sleep is not about to wake up and go on
 POLLING = 6.0  # times the patience for a rank that sleeps briefly again and again: it may be flushing data bit by bit
 BIT_BY_BIT = 8 << 10  # bytes written between two samples, those for us left out: more than a line of a log
+A_FILE = 4 << 10  # bytes that a child has written in all: more than lines of a log
+_BETWEEN_THREADS = ("/threading.py", "/queue.py", "/concurrent/futures/_base.py")  # where one waits for another
 _ENDLESS = frozenset(
     {Doing.LOCK, Doing.SOCKET, Doing.EVENTS, Doing.PIPE, Doing.QUEUE_FEEDER, Doing.COLLECTIVE, Doing.FILE_LOCK}
 )
@@ -67,17 +71,18 @@ def lingering_status(held: list[RankView]) -> Status:
 def stands(view: RankView) -> bool:
     if works(view):
         return False
-    may_end = naps(view) or _writes(view) or any(map(_comes_to_an_end, awaited_threads(view)))
+    may_end = naps(view) or _writes(view) or any(map(_comes_to_an_end, awaited_threads(view))) or _child_may_end(view)
     return view.evidence.still_s > view.evidence.patience_s * (POLLING if may_end else 1.0)
 
 
 def awaited_threads(view: RankView) -> list[ThreadStack]:
-    """The threads for which its exit may wait: in threading._shutdown, or in a `join` that was registered for it.
+    """The threads for which its exit may wait: in threading._shutdown, or in a handler that waits for what they give.
 
     Those that keep the process, as the rank itself says; else those with code of the user's, or of a package.
     """
     at_the_end = view.main.doing is Doing.JOIN_THREADS
-    if not at_the_end and not any(map(_is_join, view.evidence.main_stack)):
+    inner = takewhile(lambda frame: frame.native or origin(frame.file) != "user", view.evidence.main_stack)
+    if not at_the_end and not any(frame.file.endswith(_BETWEEN_THREADS) for frame in inner):
         return []
     others = [stack for stack in view.evidence.stacks if not stack.main and stack.frames and not _ours(stack)]
     if at_the_end and (lasting := [stack for stack in others if stack.thread_id in view.lasting_threads]):
@@ -90,10 +95,6 @@ def _ours(stack: ThreadStack) -> bool:
     return any(origin(frame.file) == "hangwatch" for frame in stack.frames)
 
 
-def _is_join(frame: Frame) -> bool:
-    return frame.file.endswith("/threading.py") and name_of(frame.function) == "join"
-
-
 def _comes_to_an_end(stack: ThreadStack) -> bool:
     """It naps or talks to a server in a loop that ends: it may export or upload part by part.
 
@@ -103,6 +104,14 @@ def _comes_to_an_end(stack: ThreadStack) -> bool:
         return False
     doing = activity(stack).doing
     return doing in (Doing.SLEEP, Doing.SOCKET) or (doing is Doing.CODE and stack.active is False)
+
+
+def _child_may_end(view: RankView) -> bool:
+    """The child that it joins takes short naps and has written files: it may work off what it was given."""
+    if view.main.doing is not Doing.JOIN_CHILD:
+        return False
+    living = (each.facts for each in (*view.evidence.children, *view.evidence.workers) if each.role != HELPER)
+    return any(_sleeps_briefly(each) and (each.written_bytes or 0) > A_FILE for each in living)
 
 
 def _writes(view: RankView) -> bool:
@@ -125,5 +134,9 @@ def naps(view: RankView) -> bool:
     process = view.evidence.process
     if process is None or process.system_call is None:
         return view.main.doing is Doing.SLEEP
+    return _sleeps_briefly(process)
+
+
+def _sleeps_briefly(process: ProcessFacts) -> bool:
     sleeps = process.sleeps_s
-    return "sleep" in process.system_call and (sleeps is None or sleeps < LONG_SLEEP_S)
+    return "sleep" in (process.system_call or "") and (sleeps is None or sleeps < LONG_SLEEP_S)

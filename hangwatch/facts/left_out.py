@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hangwatch import words
 from hangwatch.facts.call_site import Site
 from hangwatch.facts.call_sites import Sites, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.caught_errors import caught_in_backward
+from hangwatch.facts.inner_loops import loop_of
 from hangwatch.facts.parts_of_turn import ways_in_turn
 from hangwatch.facts.unreduced import has_called_backward
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Frame
+from hangwatch.model import Frame, LoopFacts
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class LeftOut:
 
     `by_epoch` says that the order is that of the end of the epoch before; `outvoted` that most ranks of the group are
     at the earlier call. `of_a_backward`: those ahead had called that backward, and left the call out of it. `lines` are
-    the innermost lines of the two places that differ.
+    the innermost lines of the two places that differ. `loop` is the one within a step around both places where those
+    ahead came to theirs as ever: they lack no call of that turn, but all calls of a turn.
     """
 
     ahead: tuple[int, ...]
@@ -33,6 +36,7 @@ class LeftOut:
     outvoted: bool
     of_a_backward: bool
     lines: tuple[Frame, Frame]
+    loop: LoopFacts | None = None
 
 
 @once
@@ -61,6 +65,7 @@ def left_out(case: Case) -> LeftOut | None:
         outvoted=2 * len(due) > len(places) == len(case.ranks) and _of_one_group(case, places),
         of_a_backward=_of_a_backward(case, due[0], skipped, ahead),
         lines=lines,
+        loop=_loop_of_a_turn(case, ahead, skipped, reached),
     )
 
 
@@ -74,6 +79,21 @@ def witnesses_of(case: Case, found: LeftOut) -> tuple[Witness, ...]:
     )
     most = Witness(Kind.MAJORITY, f"most ranks are in the earlier call: {case.name(found.due)}")
     return Witness(Kind.HABIT, order), *((most,) if found.outvoted else ())
+
+
+def _loop_of_a_turn(case: Case, ahead: tuple[int, ...], skipped: Site, reached: Site) -> LoopFacts | None:
+    one, other = (loop_of(case, place.lines) for place in (skipped, reached))
+    around = one is not None and other is not None and one.where == other.where
+    return one if around and all(_came_as_ever(case, rank, reached) for rank in ahead) else None
+
+
+def _came_as_ever(case: Case, rank: int, reached: Site) -> bool:
+    """It came to that place from a call from which it has come there in an earlier step, too."""
+    by_step, now = sites_of(case).by_step(rank), case.ranks[rank].step.step
+    past = [pair for step, places in by_step.items() if step != now for pair in pairwise(places)]
+    here = next((places for step, places in by_step.items() if step == now), [])
+    last = next((place for place in reversed(here) if place != reached), None)
+    return (last, reached) in past
 
 
 def told_apart(one: Site, other: Site) -> tuple[Frame, Frame] | None:

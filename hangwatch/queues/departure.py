@@ -48,12 +48,21 @@ class Departure:
     went_on: bool = True  # behind a call that was left out, these ranks made such a call again: they had a next round
     bundled: bool = False  # among coalesced calls, which share a number: those behind them are paired as before
     in_step: bool = False  # told by the steps of live ranks: they made more of these calls than in every step before
+    changed: bool = False  # the usual calls from the same lines, on tensors of sizes that are new to all
     run: bool = False  # one side left a run of calls, which the other one continued: by how many is not known
 
     @property
     def at_one_line(self) -> bool:
         """Both calls come from one line: the call itself is another one, and not the path that led to it."""
         return self.own.where == self.usual.where
+
+    @property
+    def sited_habit(self) -> int:
+        """Its habit in its group; calls of several lines look alike without call sites: their order tells little."""
+        return self.habit if self.own.frames else 0
+
+    def is_like(self, other: Departure) -> bool:
+        return (self.number, self.kind, self.own) == (other.number, other.kind, other.own)
 
     @property
     def sides(self) -> tuple[tuple[tuple[int, ...], Call], tuple[tuple[int, ...], Call]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from .stuck import Kind, Stuck
 
 _ENDS = frozenset({Kind.MISMATCH, Kind.WIRE, Kind.MISSING, Kind.STALE})
+_NOT_COME = frozenset({Kind.ABSENT, Kind.MISSING, Kind.PEER})
 
 
 @dataclass(slots=True)
@@ -134,7 +135,7 @@ class Follower:
 def _ranks_did_not_come(chain: Chain) -> bool:
     """The chain ends at a few ranks that have not come to a call, as far as is known, and that wait nowhere."""
     root = chain.roots[0]
-    return not chain.circle and root.kind in (Kind.ABSENT, Kind.MISSING) and len(root.awaited) <= len(root.waiting)
+    return not chain.circle and root.kind in _NOT_COME and len(root.awaited) <= len(root.waiting)
 
 
 def _due_earlier(other: Stuck, one: Stuck) -> bool:

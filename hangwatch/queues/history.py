@@ -22,8 +22,8 @@ from .in_step import more_than_ever
 from .loops import RARE, as_ever, ended, ends, in_its_turn, left_as_before, longest
 from .matching import kind_of, shape
 from .model import Call, Communicator, Lane, Queues
-from .names import path_of
-from .readings import ENOUGH, FARTHEST, Kind, Reading, due, habit, of_a_run, read, regular, swapped
+from .names import of_one_path, path_of
+from .readings import ENOUGH, FARTHEST, Kind, Reading, as_changed, due, habit, of_a_run, read, regular, swapped
 from .rows import left_out_before, usual_rank
 from .told import is_sited, told_by_all
 from .turns import sooner_than_ever
@@ -127,7 +127,7 @@ class Histories:
     def _over_all_groups(self, found: Departure) -> Departure:
         """The departure as the calls of all groups tell it, where they tell more than those of its own."""
         rank, against = found.ranks[0], found.against
-        if found.early or found.by_most or found.counted is not None or found.in_step:
+        if found.early or found.by_most or found.counted is not None or found.in_step or found.changed:
             return found
         told = self.all_groups.reading(rank, against, found.group, found.number)
         if told is not None and not (found.run and told.agreeing < told.count):
@@ -159,12 +159,12 @@ class Histories:
         self, first: Departure, found: list[Departure], majority: bool, rows: dict[int, array[int]], usual: int
     ) -> Departure:
         """The first departure with all ranks that share it, seen from the side that kept its habit."""
-        ranks = tuple(sorted(each.ranks[0] for each in found if _alike(each, first)))
+        ranks = tuple(sorted(each.ranks[0] for each in found if each.is_like(first)))
         kept = tuple(sorted(_came(first, rows) - ({each.ranks[0] for each in found} | set(ranks))))
         if not majority and (ruled := self._against_the_rule(replace(first, ranks=ranks, against=kept), rows, usual)):
             return ruled
         if not majority:
-            first = self._of_two(first, rows, usual) if len(rows) == 2 else replace(first, habit=_sited_habit(first))
+            first = self._of_two(first, rows, usual) if len(rows) == 2 else replace(first, habit=first.sited_habit)
             ranks, kept = (ranks, kept) if first.ranks[0] in ranks else (first.ranks, ranks)
         elif not first.habit and not first.run and self._most_left(first, rows, usual):
             majority = False  # the many did what is new to them, and these ranks what all did before
@@ -183,8 +183,8 @@ class Histories:
                     return replace(late, habit=1)
                 if early.ended and self._comes(sooner_than_ever, early, rows):
                     return replace(early, habit=1)
-        mine = (_sited_habit(first) or self._habit(first)) if not first.left else 0
-        theirs = (_sited_habit(other) or self._habit(other)) if other is not None else 0
+        mine = (first.sited_habit or self._habit(first)) if not first.left else 0
+        theirs = (other.sited_habit or self._habit(other)) if other is not None else 0
         if other is not None and theirs and not mine:
             return replace(other, habit=theirs)
         return replace(first, habit=0 if theirs else mine)
@@ -268,7 +268,8 @@ class Histories:
             return None
         lane, theirs = group.lanes[rank], group.lanes[other]
         in_step = more_than_ever(lane, row, usual, place)
-        reading = in_step or self._reading(row, usual, place)
+        changed = as_changed(row, usual, place, self._of_one_path)
+        reading = in_step or changed or self._reading(row, usual, place)
         may_end, left_stayed = self._may_end(row[place]), ends(reading, row, usual, place)
         left, stayed = left_stayed[0] * may_end, left_stayed[1] * self._may_end(usual[place])
         known = place >= FARTHEST or not (lane.lost or theirs.lost)  # else what seems new may have come before
@@ -300,6 +301,7 @@ class Histories:
             instead=self._instead(reading, row, usual, place),
             bundled=is_bundled(reading, lane, at, theirs, there),
             in_step=in_step is not None,
+            changed=changed is not None and in_step is None,
         )
 
     def _instead(self, reading: Reading, row: array[int], usual: array[int], place: int) -> int:
@@ -338,6 +340,9 @@ class Histories:
         run = of_a_run(usual[:place], row[place], usual[place]) if other_lines else Reading(Kind.OTHER)
         weak = reading.kind is Kind.SKIPPED and reading.agreeing < reading.count  # a turn more explains it as well
         return run if not reading.whole or (weak and run.kind is Kind.EXTRA) else reading
+
+    def _of_one_path(self, own: int, usual: int) -> bool:
+        return self.sited and of_one_path(self.call_of(own), self.call_of(usual))
 
     def _of_other_lines(self, own: int, usual: int) -> bool:
         """Whether two calls come from different lines of the user's: then none is the other one, changed."""
@@ -378,11 +383,6 @@ class Histories:
         )
 
 
-def _sited_habit(one: Departure) -> int:
-    """Its habit in its group; calls of several lines look alike without call sites: their order tells little there."""
-    return one.habit if one.own.frames else 0
-
-
 def _came(first: Departure, rows: dict[int, array[int]]) -> set[int]:
     return {rank for rank in rows if first.group.lanes[rank].numbers[-1] >= first.number}
 
@@ -393,7 +393,3 @@ def _most(group: Communicator, first: Departure, found: list[Departure], rows: d
     other = {each.ranks[0] for each in found if each.number <= first.number}
     unknown = 0 if group.guessed else len(group.members) - len(rows)
     return 2 * len(came - other) > len(came) + unknown
-
-
-def _alike(one: Departure, other: Departure) -> bool:
-    return (one.number, one.kind, one.own) == (other.number, other.kind, other.own)

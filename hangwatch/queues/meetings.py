@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hangwatch import words
 
-from .matching import Shape, shape
+from .matching import Shape, elements, kind_of, shape
 from .model import Call, Communicator, Lane, Queues
 from .names import named, ranks
 from .stuck import disagreement, floor_of
@@ -16,7 +16,7 @@ from .stuck import disagreement, floor_of
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """Calls under one number that do not fit, each of those that were coalesced with its counterpart."""
+    """Calls under one number, each of those that were coalesced with its counterpart; `sides` or `why` do not fit."""
 
     group: Communicator
     number: int
@@ -24,18 +24,45 @@ class Meeting:
     sides: dict[Shape, list[int]]
     why: str
 
+    @property
+    def uneven(self) -> bool:
+        """An all_to_all of all members in which a rank sends another number of elements than it receives."""
+        if set(self.calls) != set(self.group.members):
+            return False
+        exchanged = (each for each in self.calls.values() if kind_of(each) == "all_to_all")
+        return any(elements(each.inputs) != elements(each.outputs) for each in exchanged)
+
 
 def unfit(queues: Queues) -> Meeting | None:
     """The first completed pairing of calls that do not fit; None where all do."""
     tokens: dict[Shape, int] = {}
     token = array("l", (tokens.setdefault(shape(call), len(tokens)) for call in queues.calls))
     for group in queues.communicators:
-        for number, place in _suspects(group, token):
-            calls = _paired(queues, group, number, place)
-            sides, why = disagreement(calls, group)
-            if sides or why:
-                return Meeting(group, number, calls, sides, why)
+        met = (_met(queues, group, number, place) for number, place in _suspects(group, token))
+        if (found := _first_unfit(met)) is not None:
+            return found
     return None
+
+
+def _first_unfit(met: Iterator[Meeting]) -> Meeting | None:
+    """The first that does not fit; by its totals alone only where those of another such exchange fit.
+
+    Totals that never fit are no fault of one call: the sizes on record are not those that were exchanged.
+    """
+    by_totals: Meeting | None = None
+    for each in met:
+        if each.sides:
+            return each
+        if by_totals is None:
+            by_totals = each if each.why else None
+        elif not each.why and each.uneven:
+            return by_totals
+    return None
+
+
+def _met(queues: Queues, group: Communicator, number: int, place: int) -> Meeting:
+    calls = _paired(queues, group, number, place)
+    return Meeting(group, number, calls, *disagreement(calls, group))
 
 
 def _suspects(group: Communicator, token: array[int]) -> Iterator[tuple[int, int]]:

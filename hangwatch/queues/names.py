@@ -8,6 +8,7 @@ from hangwatch import words
 from hangwatch.model import Frame
 from hangwatch.stacks.frames import origin
 
+from .matching import kind_of
 from .model import Call, Communicator
 
 
@@ -34,6 +35,11 @@ def apart(own: Call, usual: Call) -> tuple[Frame | None, Frame | None]:
         if one != other:
             return one, other
     return own.where, usual.where
+
+
+def of_one_path(one: Call, other: Call) -> bool:
+    """Whether two calls are one operation, and all lines that led to them are the same."""
+    return kind_of(one) == kind_of(other) and bool(one.frames) and one.frames == other.frames
 
 
 def path_of(call: Call) -> list[Frame]:

@@ -8,7 +8,7 @@ that explains less.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
@@ -99,6 +99,23 @@ def _of_both(skipped: Reading, extra: Reading, mine: list[int], before: list[int
         if 2 * extra.count < skipped.count and again
         else replace(skipped, again=again and extra.count < skipped.count)
     )
+
+
+def as_changed(
+    row: Sequence[int], usual: Sequence[int], place: int, of_one_path: Callable[[int, int], bool]
+) -> Reading | None:
+    """The reading by which a row's calls are the usual ones, from the same lines and on tensors of sizes new to all.
+
+    None where the orders differ in more, or nothing behind the place is recorded that would tell.
+    """
+    known, pairs = {*usual, *row[:place]}, zip(row[place:], usual[place : place + LOOKED_AT], strict=False)
+    same = 0
+    for mine, theirs in pairs:
+        if mine != theirs and (mine in known or not of_one_path(mine, theirs)):
+            break
+        same += 1
+    to_the_end = same == min(len(row) - place, len(usual) - place, LOOKED_AT)
+    return Reading(Kind.OTHER, 1, same - 1, whole=True) if same > 1 and (to_the_end or same >= ENOUGH) else None
 
 
 def _are_turns(added: list[int], before: list[int]) -> bool:

@@ -23,7 +23,7 @@ from .mismatch import mismatched
 from .model import COMPLETED, STATE, Communicator, Lane, Queues
 from .moment import ON_ITS_WAY_S, is_undated, open_s
 from .motion import Lateness, late_by_habit
-from .names import at, named, ranks
+from .names import at, named, of_one_path, ranks
 from .other_names import under_other_names
 from .overrun import overrun
 from .stuck import Kind, Stuck
@@ -310,16 +310,27 @@ def _peer(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     wanted, word = ("recv", "receive") if call.op == "send" else ("send", "send")
     known = peer in queues.ranks
     said = f"rank {peer} never enqueued the {word} for it" if known else f"there is no dump of rank {peer}"
+    alike = [each for each in _beside(chain) if _is_alike(each, root)]
+    absent = sorted({peer, *(other for each in alike for other in each.awaited)})
+    others = [other for other in absent if other != peer]
+    more = f" So it is with {ranks(others)} in other groups." if others else ""
     return Finding(
         "undetermined",
         Certainty.UNDETERMINED,
         f"Rank {rank} waits in a {'send to' if call.op == 'send' else 'receive from'} rank {peer} in {root.group.title}"
-        f"{at(call)}, and {said}.",
-        culprits=((peer, _last_line(queues, peer)),),
-        victims=victims(chain.path, (peer,)),
+        f"{at(call)}, and {said}.{more}",
+        culprits=tuple((each, _last_line(queues, each)) for each in absent),
+        victims=victims((*chain.path, *alike), absent),
         evidence=(f"open on rank {rank}: {call.op} {root.number}{at(call)}; no {wanted} with it on rank {peer}",),
         details=(f"{_HOST} rank {peer}.",) if known else (),
-        waits=tuple(edge for each in reversed(chain.path) for edge in wait_edges(each)),
-        fix=f"find out why rank {peer} did not come to its {word}",
+        waits=tuple(edge for each in reversed((*chain.path, *alike)) for edge in wait_edges(each)),
+        fix=f"find out why {ranks(absent)} did not come to {words.verb(len(absent), 'its', 'their')} {word}",
         passing=True,
     )
+
+
+def _is_alike(one: Stuck, root: Stuck) -> bool:
+    """The same call from the same lines, in another group: replicas of one pipeline have a group each."""
+    if one.group is root.group or one.call is None or root.call is None:
+        return False
+    return of_one_path(one.call, root.call)

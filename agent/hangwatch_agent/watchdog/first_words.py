@@ -53,6 +53,7 @@ class FirstWords:
         self._said = False
         self._starting = self._stepping = False
         self._next_s = 0.0  # the stillness at which the next line is due, where more than that of the first
+        self._announced_s: float | None = None  # the stillness after which a hang is to be reported, as was said
         self._pauses: deque[float] = deque(maxlen=MOST_PAUSES)
         self._evidence: Snapshot | None = None
         self._seen_at = 0.0
@@ -64,7 +65,7 @@ class FirstWords:
         if last != before:
             if before is not None and last is not None and last > before:
                 self._moved(last - before, went_on=any(map(self._went_on, rank_states)))
-            self._said, self._next_s, self._evidence = False, 0.0, None
+            self._said, self._next_s, self._evidence, self._announced_s = False, 0.0, None, None
         self._states = {each.pid: each for each in rank_states}
         self._said = self._said and not told
         self._starting = any(each.reading.phase in STARTING for each in rank_states)
@@ -94,6 +95,12 @@ class FirstWords:
             return None
         return Reason("words", (self._last, self._next_s), urgent=True)
 
+    def announced(self, now: float) -> tuple[Reason, ...]:
+        """A look at the time for which the last line announced a report."""
+        if self._last is None or self._announced_s is None or now - self._last < self._announced_s:
+            return ()
+        return (Reason("announced", (self._last, self._announced_s), urgent=True),)
+
     def has_evidence(self, now: float) -> bool:
         """Whether what was seen of this standstill is fresh enough for a line."""
         return self._evidence is not None and now - self._seen_at <= FRESH_S
@@ -119,5 +126,6 @@ class FirstWords:
             return
         pause = RARELY if slow or first_words.is_long_stage(evidence, after_s) else OFTEN
         self._next_s = pause * (self._next_s if still_s < 1.5 * self._next_s else still_s)  # a line may come late
+        self._announced_s = after_s if after_s is not None and after_s > still_s else None
         self._say(first_words.stands(evidence, still_s, after_s, elsewhere=elsewhere))
         self._said = True

@@ -141,7 +141,7 @@ class Watchdog:
             self._guarded("the exchange with other nodes", lambda: self._exchange_with_nodes(others, now))
 
     def _examine_if_due(self, now: float) -> None:
-        found = self._reasons(now)
+        found = [*self._reasons(now), *(() if self.dismissed else self._first_words.announced(now))]
         words_due = None if self.dismissed or self.incidents.open else self._first_words.due(self.rank_states, now)
         if words_due is not None and not self._first_words.has_evidence(now):
             found.append(words_due)

@@ -18,7 +18,7 @@ from hangwatch_agent.roster.phases import LEAVING, STARTING
 from hangwatch_agent.roster.rank_states import RankState
 
 QUICK = 1.0  # seconds of stillness after which a possible deadlock is looked at
-STOPPED = 2.4  # and after which a process is looked at that is stopped: a debugger lets it go on after a moment
+STOPPED = 14.0  # and after which one is looked at that is stopped: a debugger or a limiter may let it go on
 QUIET = 5.0  # and after which a rank is looked at that may be waiting for something that its board does not show
 LEAST_PAUSE_S = 0.25  # between two rounds
 MOST_SHARE = 0.02  # of the wall time that captures may take while nothing is wrong for certain

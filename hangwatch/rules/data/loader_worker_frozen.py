@@ -8,7 +8,7 @@ from hangwatch.facts.data_waits import and_others, feedings, victims_of, worker_
 from hangwatch.model import Certainty, Status
 from hangwatch.rules.finding import Finding
 
-WORKER_FROZEN_S = 4.5  # seconds; a debugger that stops a worker may let it go on after a moment
+WORKER_FROZEN_S = 15.5  # seconds; as for a rank, and until its batches that were ready are used up
 
 
 def loader_worker_frozen(case: Case) -> Finding | None:

@@ -8,7 +8,7 @@ from hangwatch.model import Certainty, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
-FROZEN_S = 3.3  # seconds; a debugger lets a stopped process go on after a moment: 2.4 s to our look, and 0.9 s for it
+FROZEN_S = 14.9  # seconds, 14 of them to our look; a debugger or a limiter of processor time may let it go on
 
 
 def rank_frozen(case: Case) -> Finding | None:
@@ -28,10 +28,17 @@ def rank_frozen(case: Case) -> Finding | None:
         culprits=tuple(view.culprit() for view in frozen),
         step=frozen[0].step,
         evidence=tuple(_frozen_evidence(view) for view in frozen[: words.SHOWN]),
-        status=None if not stopped else Status.HUNG if case.still(culprits, FROZEN_S) else Status.WAITING,
+        status=_status(case, culprits) if stopped else None,
         dead=f"{case.name(culprits)} cannot run until continued: the process is stopped" if stopped else "",
         held=tuple(culprits),
     )
+
+
+def _status(case: Case, stopped: list[int]) -> Status:
+    """Hung where the stop lasts; a job whose ranks are all stopped is suspended, and its patience has to run out."""
+    suspended = all(view.rank in stopped for view in case if not view.dead)
+    lasts = case.stalled(stopped) if suspended else case.still(stopped, FROZEN_S)
+    return Status.HUNG if lasts else Status.WAITING
 
 
 def _how_frozen(view: RankView) -> str:

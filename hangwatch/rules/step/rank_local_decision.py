@@ -9,6 +9,7 @@ from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, what
 from hangwatch.facts.counters import counts_apart
 from hangwatch.facts.decisions import Disagreement, disagreement, of_every_step
+from hangwatch.facts.left_out import left_out, witnesses_of
 from hangwatch.facts.other_loaders import uneven_still
 from hangwatch.facts.parted import Parted, ended_by_itself, parted, strayed
 from hangwatch.facts.parting import Left, counted, made_there_too, parting, two_sides
@@ -23,7 +24,7 @@ from hangwatch.rules.another_turn import another_turn
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.passed_meeting import went_by
 from hangwatch.rules.repeated import repeated_before, repeated_now
-from hangwatch.rules.turns import equal_turns, which_ends
+from hangwatch.rules.turns import decides, equal_turns, which_ends
 from hangwatch.stacks.frames import user_frame
 
 _FIX_OF_ITEMS = (
@@ -276,6 +277,31 @@ def left_an_inner_loop(case: Case) -> Finding | None:
         evidence=(f"{last} was made by all of them in that loop", *((habit,) if habit else ())),
         status=case.failed,
         awaited=odd,
+    )
+
+
+def made_fewer_turns_of_a_step(case: Case) -> Finding | None:
+    """Ranks are at the end of their last turn of a loop within the step, where the others begin the next one."""
+    found = left_out(case)
+    if found is None or found.loop is None or not decides(found.loop):
+        return None
+    loop, more = found.loop, case.name(found.due)
+    odd = min(found.ahead, found.due, key=len)  # of equally many, those with fewer turns than they ever made
+    again = sites_of(case).named(found.due[0], found.skipped)
+    return Finding(
+        "rank-local-decision",
+        Certainty.LIKELY,
+        f"The ranks made different numbers of turns in the loop at {words.place(loop.where)}, {which_ends(loop)}:"
+        f" {case.name(found.ahead)} {words.verb(len(found.ahead), 'is', 'are')} in the last call of"
+        f" {words.verb(len(found.ahead), 'its', 'their')} turns{words.at(found.lines[1])}, {more} went on to {again}.",
+        fix=equal_turns(loop) if loop.leaves else _FIX_OF_ITEMS,
+        culprits=case.culprits(odd, loop.where),
+        step=case.ranks[found.ahead[0]].step,
+        evidence=(
+            f"{case.name(found.ahead)} came to {words.place(found.lines[1])} by the same call as in earlier steps",
+        ),
+        witnesses=witnesses_of(case, found),
+        awaited=found.ahead,
     )
 
 

@@ -316,3 +316,19 @@ def test_an_order_of_calls_behind_the_circle_is_no_reason_for_it(tmp_path: Path)
     found = verdict(JobDumps(programs, timed=False), tmp_path)
     assert found.cause == "point-to-point-deadlock"
     assert blamed(found) == [0, 1]
+
+
+def test_the_ranks_of_a_whole_stage_are_named_where_none_of_its_replicas_comes(tmp_path: Path) -> None:
+    """Two pipelines of two stages: in the third round neither second stage receives any more."""
+
+    def stage(first: bool, group: str, peer: int) -> list[Step]:
+        call = Call("send", 410, 32, group, peer=peer) if first else Call("recv", 400, 32, group, peer=peer)
+        return [call, Sync()] * (3 if first else 2)
+
+    groups: dict[str, tuple[int, ...]] = {"left": (0, 2), "right": (1, 3)}
+    start: list[Step] = [Call("all_reduce", 500, 4), Sync()]
+    programs = {rank: [*start, *stage(True, group, rank + 2)] for rank, group in ((0, "left"), (1, "right"))}
+    programs |= {rank: [*start, *stage(False, group, rank - 2), Stop()] for rank, group in ((2, "left"), (3, "right"))}
+    found = verdict(JobDumps(programs, groups), tmp_path)
+    assert blamed(found) == [2, 3]
+    assert "So it is with rank 3 in other groups" in found.summary

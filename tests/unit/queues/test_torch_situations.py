@@ -211,6 +211,19 @@ def test_an_all_to_all_whose_sums_differ() -> None:
     assert _judged([{**one, "state": "completed"}], [fits]).judgement is None
 
 
+@pytest.mark.parametrize("fits", [False, True])
+def test_sums_of_completed_exchanges_differ_by_a_fault_only_where_those_of_others_fit(fits: bool) -> None:
+    """Else the sizes on record are not those that were exchanged."""
+    sent = [[[4]], [[8]]]
+    made = [([[6]], [[7]]), ([[5]], [[7 if fits else 8]])]
+    ranks = [
+        [_entry("all_to_all", sent[rank], sizes[rank], number=number + 1) for number, sizes in enumerate(made)]
+        for rank in (0, 1)
+    ]
+    found = _judged(*ranks).judgement
+    assert (found is not None) == fits
+
+
 def test_entries_of_more_ranks_in_one_file() -> None:
     from json import dumps
 

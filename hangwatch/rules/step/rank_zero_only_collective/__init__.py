@@ -31,6 +31,7 @@ from hangwatch.stacks.activity import Within
 from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import name_of, user_frame
 
+from .together import alone_together
 from .witnesses import alone_at, do_not_call, is_guarded
 
 
@@ -44,7 +45,8 @@ def rank_zero_only(case: Case) -> Finding | None:
             return repeated_before(case, "rank-zero-only-collective")
         return _rank_zero_only(case, found.who, found)
     lone = _alone_now(case)
-    return _rank_zero_only(case, (lone.rank,), None) if lone is not None else None
+    alone = (lone.rank,) if lone is not None else alone_together(case)
+    return _rank_zero_only(case, alone, None) if alone else None
 
 
 def _is_a_backward_of_all(case: Case, found: Parting) -> bool:
@@ -250,7 +252,7 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
 
 def _alone_in(case: Case, alone: tuple[int, ...], call: str, before: Parting | None) -> str:
     """`Rank 0 is alone in barrier (train.py:9), which the other ranks never call`; or what it called `before`."""
-    ranks, do_not = words.ranks(alone, capital=True), do_not_call(case, case.ranks[alone[0]], inside=before is None)
+    ranks, do_not = words.ranks(alone, capital=True), do_not_call(case, alone, inside=before is None)
     if before is None:
         return f"{ranks} {words.verb(len(alone), 'is', 'are')} alone in {call}, which the other ranks {do_not}"
     if call:
@@ -285,7 +287,7 @@ def _witnesses(
         at = f"in {name_of(line.function)} ({words.place(line)})" if line is not None else f"at {where}{by}"
         what = place.kind if place is not None and place.kind else "a collective"
         heard.append(alone_at(case, what, at))
-    if inside and is_guarded(case, lone):
+    if inside and is_guarded(case, alone):
         heard.append(Witness(Kind.SOURCE, f"the source leads to {where} only under a condition on the rank"))
     if inside and others and _past_its_block(lone, case.views(others)):
         at_end = f"{case.name(others)} {words.verb(len(others), 'waits', 'wait')} at the end of a with block"

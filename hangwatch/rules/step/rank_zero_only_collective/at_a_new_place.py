@@ -130,7 +130,7 @@ def _alone(case: Case, found: Mismatch, alone: tuple[int, ...]) -> Finding:
         certainty if sure or certainty is not Certainty.PROVEN else Certainty.LIKELY,
         f"{case.name(alone, capital=True)} {words.verb(len(alone), 'is', 'are')} alone in"
         f" {_named(case, alone[0], call, where)}, which the other ranks"
-        f" {do_not_call(case, case.ranks[alone[0]], inside=True)}; it is paired with"
+        f" {do_not_call(case, alone, inside=True)}; it is paired with"
         f" {_named(case, others[0], calls[others[0]], theirs)} of {case.name(others)}.",
         culprits=culprits_at(case, alone, calls),
         victims=others,

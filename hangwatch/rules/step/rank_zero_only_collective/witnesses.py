@@ -11,7 +11,6 @@ from hangwatch.facts.skip_paths import asked_for_the_rank, rank_check
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Collective
 from hangwatch.ranks.sides import spread
-from hangwatch.ranks.view import RankView
 
 
 def alone_at(case: Case, what: str, where: str, who: str = "rank") -> Witness:
@@ -37,26 +36,26 @@ def most_or_the_source(
     return tuple(heard)
 
 
-def is_guarded(case: Case, lone: RankView) -> bool:
-    """The source leads to where it stands under a condition on the rank, and no other rank has called there."""
-    return lone.now.guard == "rank" and not _steps_of_others(case, lone)
+def is_guarded(case: Case, alone: Sequence[int]) -> bool:
+    """The source leads to where they stand under a condition on the rank, and no other rank has called there."""
+    return case.ranks[alone[0]].now.guard == "rank" and not _steps_of_others(case, alone)
 
 
-def do_not_call(case: Case, lone: RankView, *, inside: bool) -> str:
+def do_not_call(case: Case, alone: Sequence[int], *, inside: bool) -> str:
     """Only a check of the rank says that the others never come there: on another condition they may yet."""
-    if is_guarded(case, lone):
+    if is_guarded(case, alone):
         return "never call"
-    steps = _steps_of_others(case, lone)
-    if inside and lone.step.step in steps:
+    steps = _steps_of_others(case, alone)
+    if inside and case.ranks[alone[0]].step.step in steps:
         return "called less often in that step"
     now = " in that step" if steps else ""
     return f"have not called{now}" if inside else f"did not call{now}"
 
 
-def _steps_of_others(case: Case, lone: RankView) -> set[int]:
-    """The steps in which another rank has called from where it stands."""
+def _steps_of_others(case: Case, alone: Sequence[int]) -> set[int]:
+    """The steps in which another rank has called from where they stand."""
     sites = sites_of(case)
-    now, others = sites.now(lone.rank), (rank for rank in case.ranks if rank != lone.rank)
+    now, others = sites.now(alone[0]), (rank for rank in case.ranks if rank not in alone)
     if now is None:
         return set()
     made = (each for rank in spread(others) for each in sites.by_step(rank).items())

@@ -12,12 +12,13 @@ from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_pa
 from hangwatch.model import Certainty, Frame
 from hangwatch.ranks.sides import spread
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.turns import decides
 
 
 def skipped_by_site(case: Case) -> Finding | None:
     """Some stand in a call that comes after the one of the others, by the order of call sites."""
     found = left_out(case)
-    if found is None:
+    if found is None or (found.loop is not None and decides(found.loop)):
         return None
     ahead, step = found.ahead, case.ranks[found.ahead[0]].step
     first, second = map(words.place, found.lines)

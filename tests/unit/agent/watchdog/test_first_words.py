@@ -81,6 +81,17 @@ def test_the_first_words_come_after_ten_seconds_and_then_ever_more_rarely() -> N
     assert watch.times_said == pytest.approx([10.0, 30.0, 90.0, 270.0], abs=1.5)
 
 
+def test_a_look_is_due_when_the_report_was_announced_for() -> None:
+    watch = Watch()
+    watch.watch(20.0, evidence(waits(), sleeps()))
+    assert "reported as hung after 2 min" in watch.said[-1][1]
+    began = watch.now - 20.0
+    assert not watch.words.announced(began + 115.0)
+    assert watch.words.announced(began + 125.0)
+    watch.move()
+    assert not watch.words.announced(began + 125.0)
+
+
 def test_quick_steps_are_followed_by_no_words() -> None:
     watch = Watch()
     for _ in range(20):

@@ -49,8 +49,8 @@ def test_a_rank_that_has_ended_as_it_should_is_no_reason() -> None:
 
 def test_a_stopped_rank_is_looked_at_after_a_moment_and_not_before() -> None:
     waiting = rank_state(0, heads=blocked())
-    assert kinds(waiting, rank_state(1, state="T", since=10.0), now=12.3) == set()
-    assert "stopped" in kinds(waiting, rank_state(1, state="T", since=10.0), now=12.5)
+    assert kinds(waiting, rank_state(1, state="T", since=10.0), now=23.9) == set()
+    assert "stopped" in kinds(waiting, rank_state(1, state="T", since=10.0), now=24.1)
 
 
 def test_a_fatal_exception_is_looked_at_at_once() -> None:

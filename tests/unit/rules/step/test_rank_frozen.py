@@ -7,17 +7,33 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Identity, RankEvidence, Reading, Status
+from hangwatch.model import Identity, RankEvidence, Reading, Snapshot, Status
 from tests.unit.facts.test_standstill import call, host, job
 from tests.unit.rules.step.worlds import STEP, world
 from tests.unit.simulator import Stop
 
 
 def test_a_stopped_rank_is_frozen_and_the_fix_is_a_command() -> None:
-    judgement = diagnose(world(STEP * 5, STEP * 5, [*STEP * 3, Stop()]))
+    judgement = diagnose(_still_for(20.0, world(STEP * 5, STEP * 5, [*STEP * 3, Stop()])))
     assert judgement.verdict.cause == "rank-frozen"
     assert judgement.verdict.fix == "kill -CONT 4002"
     assert judgement.status is Status.HUNG
+
+
+def test_a_stop_of_some_seconds_is_no_hang_yet() -> None:
+    """A debugger lets it go on, or a limiter of processor time."""
+    judgement = diagnose(_still_for(12.0, world(STEP * 5, STEP * 5, [*STEP * 3, Stop()])))
+    assert (judgement.status, judgement.verdict.cause) == (Status.WAITING, "rank-frozen")
+
+
+def test_a_job_that_is_stopped_as_a_whole_is_suspended() -> None:
+    stopped = world([*STEP * 3, Stop()], [*STEP * 3, Stop()])
+    assert diagnose(_still_for(60.0, stopped)).status is Status.WAITING
+    assert diagnose(_still_for(200.0, stopped)).status is Status.HUNG
+
+
+def _still_for(seconds: float, found: Snapshot) -> Snapshot:
+    return replace(found, ranks=tuple(replace(each, still_s=seconds) for each in found.ranks))
 
 
 def _stopped(found: RankEvidence, *, last_tick: float, state: str = "t") -> RankEvidence:

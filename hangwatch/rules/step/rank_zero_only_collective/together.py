@@ -1,0 +1,38 @@
+"""Few ranks together in a call that no rank has made before, to which the source leads only some ranks."""
+
+from __future__ import annotations
+
+from hangwatch.facts.batches import first_uneven
+from hangwatch.facts.call_site import Site
+from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.case import Case
+
+
+def alone_together(case: Case) -> tuple[int, ...]:
+    """The ranks, no more than half, at one place behind a condition on the rank; () where there are none.
+
+    The others, for which they wait, stand in calls that they have made before: they are in their usual order.
+    """
+    if first_uneven(case) is not None or any(view.rank not in case.blocked for view in case if not view.dead):
+        return ()
+    by_place: dict[Site, list[int]] = {}
+    for rank in case.blocked:
+        if (place := sites_of(case).now(rank)) is not None:
+            by_place.setdefault(place, []).append(rank)
+    found = [ranks for ranks in by_place.values() if _are_alone(case, ranks)]
+    return tuple(found[0]) if len(found) == 1 else ()
+
+
+def _are_alone(case: Case, ranks: list[int]) -> bool:
+    sites, others = sites_of(case), [rank for rank in case.blocked if rank not in ranks]
+    if len(ranks) < 2 or 2 * len(ranks) > len(case.blocked):
+        return False
+    new = all(sites.regular(rank) is False and not sites.shared(rank, others) for rank in ranks)
+    return new and all(_waits_behind_a_check(case, rank) for rank in ranks) and all(map(sites.regular, others))
+
+
+def _waits_behind_a_check(case: Case, rank: int) -> bool:
+    """It waits in a collective for a rank that is elsewhere, at a place to which a check of the rank leads."""
+    entry = case.blocked[rank]
+    needs = entry.need is not None and bool(entry.need.absent)
+    return needs and entry.activity.in_collective and not entry.to_a_peer and case.ranks[rank].now.guard == "rank"
