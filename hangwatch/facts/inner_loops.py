@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from hangwatch.facts.call_site import Path, Site, in_backward, site
 from hangwatch.facts.case import Case, once
-from hangwatch.model import LoopFacts
+from hangwatch.model import Frame, LoopFacts
 
 
 @once
@@ -37,3 +38,12 @@ def loop_of_all(case: Case, rank: int, places: Iterable[Site]) -> LoopFacts | No
     return (
         first if first is not None and all(each is not None and each.where == first.where for each in loops) else None
     )
+
+
+def outer_loop(loop: LoopFacts, where: Frame) -> LoopFacts:
+    """That of the loops around `loop`, or itself, which begins at `where`, as far as a report tells of it."""
+    if where == loop.where:
+        return loop
+    depth = loop.outer.index(where)
+    leaves = loop.outer_leaves[depth] if depth < len(loop.outer_leaves) else ()
+    return replace(loop, where=where, leaves=leaves, skips=(), outer=loop.outer[depth + 1 :], swallows=None)

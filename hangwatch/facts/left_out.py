@@ -11,7 +11,7 @@ from hangwatch.facts.call_site import Site
 from hangwatch.facts.call_sites import Sites, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.caught_errors import caught_in_backward
-from hangwatch.facts.inner_loops import loop_of
+from hangwatch.facts.inner_loops import loop_of, outer_loop
 from hangwatch.facts.parts_of_turn import ways_in_turn
 from hangwatch.facts.unreduced import has_called_backward
 from hangwatch.facts.witness import Kind, Witness
@@ -24,8 +24,8 @@ class LeftOut:
 
     `by_epoch` says that the order is that of the end of the epoch before; `outvoted` that most ranks of the group are
     at the earlier call. `of_a_backward`: those ahead had called that backward, and left the call out of it. `lines` are
-    the innermost lines of the two places that differ. `loop` is the one within a step around both places where those
-    ahead came to theirs as ever: they lack no call of that turn, but all calls of a turn.
+    the innermost lines of the two places that differ. `loop` is a loop within a step around the skipped place, where
+    those ahead came to theirs as ever, from its last turn or in it: they lack no call of a turn, but all of them.
     """
 
     ahead: tuple[int, ...]
@@ -65,7 +65,7 @@ def left_out(case: Case) -> LeftOut | None:
         outvoted=2 * len(due) > len(places) == len(case.ranks) and _of_one_group(case, places),
         of_a_backward=_of_a_backward(case, due[0], skipped, ahead),
         lines=lines,
-        loop=_loop_of_a_turn(case, ahead, skipped, reached),
+        loop=_loop_of_turns(case, ahead, skipped, reached),
     )
 
 
@@ -81,10 +81,16 @@ def witnesses_of(case: Case, found: LeftOut) -> tuple[Witness, ...]:
     return Witness(Kind.HABIT, order), *((most,) if found.outvoted else ())
 
 
-def _loop_of_a_turn(case: Case, ahead: tuple[int, ...], skipped: Site, reached: Site) -> LoopFacts | None:
+def _loop_of_turns(case: Case, ahead: tuple[int, ...], skipped: Site, reached: Site) -> LoopFacts | None:
     one, other = (loop_of(case, place.lines) for place in (skipped, reached))
-    around = one is not None and other is not None and one.where == other.where
-    return one if around and all(_came_as_ever(case, rank, reached) for rank in ahead) else None
+    if one is None or not all(_came_as_ever(case, rank, reached) for rank in ahead):
+        return None
+    if other is not None and one.where == other.where:
+        return one
+    around = (other.where, *other.outer) if other is not None else ()
+    within = [where for where in (one.where, *one.outer)[:-1] if where not in around]  # the last is over the steps
+    again = all(skipped in sites_of(case).by_step(rank).get(case.ranks[rank].step.step or 0, ()) for rank in ahead)
+    return outer_loop(one, within[-1]) if within and again else None
 
 
 def _came_as_ever(case: Case, rank: int, reached: Site) -> bool:

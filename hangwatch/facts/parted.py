@@ -16,7 +16,6 @@ from hangwatch.facts.case import Case, once
 from hangwatch.facts.mismatches import Mismatch, both_ways, common_call, mispaired
 from hangwatch.facts.skip_paths import ways_to
 from hangwatch.model import Bypass, Collective, Frame, LoopFacts
-from hangwatch.ranks.sides import odd_of
 from hangwatch.stacks.frames import name_of, origin
 
 Ranks = tuple[int, ...]
@@ -111,11 +110,11 @@ def ended_by_itself(case: Case, found: Parted) -> bool:
 def strayed(case: Case, found: Parted) -> tuple[Ranks, str]:
     """The fewer ranks; of two halves the one whose number of turns is unlike that of all steps before, and a sentence.
 
-    Both halves, and "", where nothing tells.
+    Those that left it, and "", where nothing tells.
     """
     place, sites = site(found.call), sites_of(case)
     now = case.ledger.step_of(found.made[0], found.call)
-    odd = odd_of(found.made, found.without)
+    odd = min(found.without, found.made, key=len)
     if len(found.made) != len(found.without) or place is None or now is None:
         return odd, ""
     sides = {side: sites.by_step(side[0]) for side in (found.made, found.without)}

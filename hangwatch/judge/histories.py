@@ -43,7 +43,6 @@ from hangwatch.rules.step.rank_zero_only_collective import rank_zero_only
 from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import mispaired_at_a_new_place
 from hangwatch.rules.step.rank_zero_only_collective.before_the_end import stayed_with_a_lone_call
 from hangwatch.rules.step.rank_zero_only_collective.in_a_meeting import alone_in_a_meeting
-from hangwatch.rules.step.rank_zero_only_collective.once_more import repeats_its_step
 from hangwatch.rules.step.signal_handler_deadlock import signal_handler_deadlock
 from hangwatch.rules.step.skipped_collective import skipped_collective
 from hangwatch.rules.step.skipped_collective.before_a_common_call import left_out_before_a_common_call
@@ -71,7 +70,6 @@ HISTORIES: tuple[Rule, ...] = (
     concurrent_collectives,
     mispaired_threads,
     repeats_in_a_loop,
-    repeats_its_step,
     left_an_inner_loop,
     uneven_validation,
     uneven_other_loader,

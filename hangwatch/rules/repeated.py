@@ -1,7 +1,6 @@
 """A call that few ranks make more often than the others, or than in any of their steps: they repeat what all do.
 
-In a loop that ends at a condition, or with items of a rank's own, that was decided on each rank by itself; else it is a
-retry, most of the time.
+Each decided that by itself: a loop ended at a condition, or with items of a rank's own; or the step was tried again.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class _Repeated:
 
 
 def repeated_now(case: Case, cause: str) -> Finding | None:
-    """Few ranks stand in a call that they have made in this step already, as `cause` explains it; else None."""
+    """Few ranks stand in a call that they have made in this step already."""
     found = made_again(case) if case.in_trouble else ()
     if not found:
         return None
@@ -58,10 +57,8 @@ def repeated_before(case: Case, cause: str) -> Finding | None:
     return _finding(case, cause, _Repeated(found.who, call, found.when, found.step, found.witnesses, loop, told))
 
 
-def _finding(case: Case, cause: str, found: _Repeated) -> Finding | None:
+def _finding(case: Case, cause: str, found: _Repeated) -> Finding:
     decided = found.loop if found.loop is not None and decides(found.loop) else None
-    if cause != ("rank-local-decision" if decided is not None else "rank-zero-only-collective"):
-        return None
     at = f", in the loop at {words.place(decided.where)}, {which_ends(decided)}" if decided is not None else ""
     leaves = decided.leaves if decided is not None else ()
     return Finding(

@@ -281,7 +281,7 @@ def left_an_inner_loop(case: Case) -> Finding | None:
 
 
 def made_fewer_turns_of_a_step(case: Case) -> Finding | None:
-    """Ranks are at the end of their last turn of a loop within the step, where the others begin the next one."""
+    """Ranks are in or behind their last turn of a loop within the step, where the others begin the next one."""
     found = left_out(case)
     if found is None or found.loop is None or not decides(found.loop):
         return None
@@ -292,7 +292,7 @@ def made_fewer_turns_of_a_step(case: Case) -> Finding | None:
         "rank-local-decision",
         Certainty.LIKELY,
         f"The ranks made different numbers of turns in the loop at {words.place(loop.where)}, {which_ends(loop)}:"
-        f" {case.name(found.ahead)} {words.verb(len(found.ahead), 'is', 'are')} in the last call of"
+        f" {case.name(found.ahead)} {words.verb(len(found.ahead), 'is', 'are')} at the end of"
         f" {words.verb(len(found.ahead), 'its', 'their')} turns{words.at(found.lines[1])}, {more} went on to {again}.",
         fix=equal_turns(loop) if loop.leaves else _FIX_OF_ITEMS,
         culprits=case.culprits(odd, loop.where),
@@ -312,7 +312,7 @@ def _apart_before(case: Case, found: Parted) -> bool:
 
 
 def repeats_in_a_loop(case: Case) -> Finding | None:
-    """Few ranks stand in a call that they made in this step already, in a loop that ends on each rank by itself."""
+    """Few ranks stand in a call that they made in this step already."""
     return repeated_now(case, "rank-local-decision")
 
 

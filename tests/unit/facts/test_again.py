@@ -23,7 +23,7 @@ def test_a_backward_that_one_rank_runs_twice_in_a_step(ranks: int, culprit: int)
     """GIVEN a retry of the last step on one rank WHEN the others have gone on to what follows the loop."""
     behind: Program = [LoopEnd(), Call("all_gather", line=80, size=3)]
     judgement = judged([*_epoch(), *behind], [*_epoch(), *GRADIENTS, *behind], ranks, culprit)
-    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("rank-zero-only-collective", [culprit])
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("rank-local-decision", [culprit])
     assert f"Rank {culprit} repeated what all call" in judgement.verdict.summary
     assert "vote on a retry" in judgement.verdict.fix
 
@@ -36,8 +36,8 @@ BREAK, CAUGHT = Frame(SCRIPT, 30, "Gan.training_step"), Frame(SCRIPT, 32, "Gan.t
     ("loop", "cause"),
     [
         (LoopFacts(HOOK, leaves=(BREAK,)), "rank-local-decision"),
-        (LoopFacts(HOOK, leaves=(BREAK,), swallows=CAUGHT), "rank-zero-only-collective"),
-        (LoopFacts(HOOK, skips=(CAUGHT,)), "rank-zero-only-collective"),
+        (LoopFacts(HOOK, leaves=(BREAK,), swallows=CAUGHT), "rank-local-decision"),
+        (LoopFacts(HOOK, skips=(CAUGHT,)), "rank-local-decision"),
         (LoopFacts(HOOK), "rank-local-decision"),
     ],
     ids=["until a value", "a retry", "on after an error", "a number of its own"],
@@ -68,7 +68,7 @@ def test_a_call_of_the_step_that_is_made_for_the_second_time_crosses_no_order_of
     again: Program = [Call(line=10)]
     steps: Program = [action for batch in range(5) for action in (Draw(0, batch), Call(line=10), *GRADIENTS)]
     judgement = judged([*steps, *behind], [*steps, *again, *behind], 4, 2)
-    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("rank-zero-only-collective", [2])
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("rank-local-decision", [2])
     assert judgement.verdict.summary.startswith("Rank 2 repeated what all call, all_reduce (train.py:10)")
     assert any("2 times, and 1 time in each of 4 steps before" in each for each in judgement.verdict.evidence)
 

@@ -21,12 +21,12 @@ from hangwatch.facts.last_calls import frames_at_end, library_call
 from hangwatch.facts.parting import Parting, counted, parting
 from hangwatch.facts.process_end import EndedFor, ended_for
 from hangwatch.facts.repeats import made_by_few, package_line, repeated_by_few, stands_in_it
+from hangwatch.facts.skip_paths import ways_past
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Frame, Status, ThreadStack
 from hangwatch.proof.waits import Blocked
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
-from hangwatch.rules.repeated import repeated_before
 from hangwatch.stacks.activity import Within
 from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import name_of, user_frame
@@ -39,10 +39,8 @@ def rank_zero_only(case: Case) -> Finding | None:
     """One rank called a collective that the others never call."""
     found = parting(case)
     if found is not None:
-        if not made_by_few(case, found) or _is_a_backward_of_all(case, found):
+        if not made_by_few(case, found) or _is_a_backward_of_all(case, found) or repeated_by_few(case) is not None:
             return None
-        if repeated_by_few(case) is not None:
-            return repeated_before(case, "rank-zero-only-collective")
         return _rank_zero_only(case, found.who, found)
     lone = _alone_now(case)
     alone = (lone.rank,) if lone is not None else alone_together(case)
@@ -104,6 +102,7 @@ def _alone_among(case: Case, ranks: list[int], asked: list[int]) -> RankView | N
         return None
     if any(
         _same_point(case, lone.rank, other.rank)
+        or (lone.now.guard != "rank" and _of_one_condition(case, lone.rank, other.rank))
         or (_new_group_in_circle(case, other.rank, lone.rank) and not _only_it_comes_there(lone, other))
         or _known_call_in_circle(case, other.rank, lone.rank)
         for other in others
@@ -170,6 +169,15 @@ def _same_point(case: Case, one: int, other: int) -> bool:
         return False
     functions = [entry.where.function if entry.where is not None else "" for entry in (mine, theirs)]
     return mine.call.sizes == theirs.call.sizes != () and functions[0] == functions[1]
+
+
+def _of_one_condition(case: Case, one: int, other: int) -> bool:
+    """One condition of the source leads to the call of the one or of the other: each is the other's in its branch."""
+    mine, theirs = sites_of(case).now(one), sites_of(case).now(other)
+    if mine is None or theirs is None:
+        return False
+    lines = {*mine.lines, *((way.where.file, way.where.line) for way in ways_past(case, mine))}
+    return any((way.where.file, way.where.line) in lines for way in ways_past(case, theirs))
 
 
 def _new_group_in_circle(case: Case, one: int, other: int) -> bool:

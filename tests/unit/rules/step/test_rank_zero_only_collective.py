@@ -280,8 +280,8 @@ def test_a_rank_in_the_first_call_of_the_job_is_alone_there_by_the_source(guard:
     assert (judgement.verdict.cause, blamed_ranks(judgement)) == (cause, [0])
 
 
-@pytest.mark.parametrize("line", [31, 30])
-def test_below_a_trainer_a_call_of_another_function_of_its_own_is_no_repeated_one(line: int) -> None:
+@pytest.mark.parametrize(("line", "cause"), [(31, "rank-zero-only-collective"), (30, "rank-local-decision")])
+def test_below_a_trainer_a_call_of_another_function_of_its_own_is_no_repeated_one(line: int, cause: str) -> None:
     """Trainer.train() leads to every call: that a rank saves alone shows in the package's lines."""
 
     def program(extra: bool) -> Program:
@@ -291,7 +291,7 @@ def test_below_a_trainer_a_call_of_another_function_of_its_own_is_no_repeated_on
         return [*(each for step in steps for each in step), *saved, Draw(0, 6), Call(line=5, trainer=12)]
 
     judgement = judged(program(False), program(True), 3, 1)
-    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("rank-zero-only-collective", [1])
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == (cause, [1])
     assert ("repeated what all call" in judgement.verdict.summary) is (line == 30)
     assert ("(strategy.py:31, below train.py:5)" in judgement.verdict.summary) is (line == 31)
 
