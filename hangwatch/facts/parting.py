@@ -28,6 +28,7 @@ from hangwatch.ranks.sides import by_value, spread
 from hangwatch.ranks.view import RankView
 
 MOST = 3  # times as many ranks that made a call as left it out: it is the program's, even if it is new
+GROUPS_BESIDE = 64  # that are compared with the first one that differs, at most
 CALLS_NAMED = 3  # at most, of those that one side made and the other did not
 
 
@@ -44,7 +45,8 @@ class Parting:
     """The first step in which the ranks' ledgers differ: which ranks left the path there, and how.
 
     `witnesses` say why. `places` are the call sites in question, which some used more often in that step than others;
-    `call` names the calls where they come from one place, and `ways` are those past them, by the source.
+    `call` names the calls where they come from one place, and `ways` are those past them, by the source. `beside` are
+    ranks of other groups that left it likewise in that step, such as the other ranks of a stage.
     """
 
     divergence: Divergence
@@ -54,6 +56,11 @@ class Parting:
     call: str = ""
     ways: tuple[Bypass, ...] = ()
     places: tuple[Site, ...] = ()
+    beside: tuple[int, ...] = ()
+
+    @property
+    def all_who(self) -> tuple[int, ...]:
+        return tuple(sorted({*self.who, *self.beside}))
 
     @property
     def step(self) -> StepName:
@@ -77,8 +84,22 @@ def parting(case: Case) -> Parting | None:
         if counted_late(case, divergence):
             late.update(divergence.more)
         elif late.isdisjoint(divergence.counts) and not _left_loop(case, divergence):
-            return _judged(case, divergence)
+            return _with_those_beside(case, _judged(case, divergence))
     return None
+
+
+def _with_those_beside(case: Case, found: Parting) -> Parting:
+    """`found` with the ranks of other groups of which the same is true: replicas of a mesh have a group each."""
+    if not (found.who and found.call):
+        return found
+    step, members = found.divergence.step, set(found.divergence.members)
+    same = [each for each in case.divergences if each.step == step and members.isdisjoint(each.members)]
+    alike = [
+        each
+        for one in same[:GROUPS_BESIDE]
+        if (each := _judged(case, one)).how is found.how and each.call == found.call
+    ]
+    return replace(found, beside=tuple(sorted({rank for each in alike for rank in each.who})))
 
 
 def _made_up_for(case: Case, divergence: Divergence) -> bool:

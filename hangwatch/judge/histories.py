@@ -9,6 +9,7 @@ from hangwatch.rules.finding import Rule
 from hangwatch.rules.left_the_order import left_the_order
 from hangwatch.rules.step.collective_mismatch import collective_mismatch
 from hangwatch.rules.step.collective_mismatch.in_another_group import called_in_another_group
+from hangwatch.rules.step.compile_skew import communicates_as_it_compiles
 from hangwatch.rules.step.concurrent_collectives import concurrent_collectives, mispaired_threads
 from hangwatch.rules.step.data_dependent_graph import data_dependent_graph
 from hangwatch.rules.step.early_exit import early_exit, left_another_loop, stopped_after_epoch
@@ -67,6 +68,7 @@ from hangwatch.rules.undetermined.counters_differ import counters_differ
 
 HISTORIES: tuple[Rule, ...] = (
     signal_handler_deadlock,
+    communicates_as_it_compiles,
     concurrent_collectives,
     mispaired_threads,
     repeats_in_a_loop,

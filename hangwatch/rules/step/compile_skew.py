@@ -6,6 +6,7 @@ from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.own_code import awaited_views, status_of
 from hangwatch.model import Certainty, Status
+from hangwatch.proof.waits import Blocked
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Doing, Within
@@ -30,6 +31,39 @@ def compile_skew(case: Case) -> Finding | None:
         evidence=(f"rank {view.rank} is in {words.place(view.now.frame)}",),
         status=Status.WAITING if any(other.works for other in compilers) else status_of(case, compilers),
     )
+
+
+def communicates_as_it_compiles(case: Case) -> Finding | None:
+    """Few ranks compile, and wait in a call of their compiler for ranks that do not compile."""
+    compilers = [rank for rank, entry in case.blocked.items() if _calls_in_compiler(entry)]
+    others = [rank for rank in case.blocked if rank not in compilers]
+    groups = [case.blocked[rank].group for rank in compilers]
+    if not compilers or len(compilers) > len(others) or _one_is_on_its_way(case):
+        return None
+    if any(group is None or group.member_set.isdisjoint(others) for group in groups):
+        return None
+    first = case.ranks[compilers[0]]
+    return Finding(
+        "compile-skew",
+        Certainty.LIKELY,
+        f"{case.name(compilers, capital=True)} {words.verb(len(compilers), 'compiles', 'compile')} again in"
+        f" {words.step(first.step) or 'this step'}, and"
+        f" {words.verb(len(compilers), 'waits', 'wait')} there in {first.now.call}{words.at(first.where)} for ranks"
+        f" that do not; {case.wait_words(others)} elsewhere{case.at_places(others)}.",
+        culprits=case.culprits(compilers),
+        victims=tuple(others),
+        step=first.step,
+        evidence=(f"the call of rank {first.rank} was made within its compiler, and that of no other rank",),
+        awaited=tuple(compilers),
+    )
+
+
+def _one_is_on_its_way(case: Case) -> bool:
+    return any(view.rank not in case.blocked for view in case if not view.dead)
+
+
+def _calls_in_compiler(entry: Blocked) -> bool:
+    return entry.activity.in_collective and Within.COMPILE in entry.activity.within
 
 
 def _compiles(view: RankView) -> bool:

@@ -41,9 +41,10 @@ def rank_zero_only(case: Case) -> Finding | None:
     if found is not None:
         if not made_by_few(case, found) or _is_a_backward_of_all(case, found) or repeated_by_few(case) is not None:
             return None
-        return _rank_zero_only(case, found.who, found)
-    lone = _alone_now(case)
-    alone = (lone.rank,) if lone is not None else alone_together(case)
+        return _rank_zero_only(case, found.all_who, found)
+    alone = alone_together(case)
+    if not alone and (lone := _alone_now(case)) is not None:
+        alone = (lone.rank,)
     return _rank_zero_only(case, alone, None) if alone else None
 
 

@@ -29,12 +29,13 @@ def skipped_collective(case: Case) -> Finding | None:
     return Finding(
         "skipped-collective",
         Certainty.LIKELY if _ended_in_that_step(case, found) else case.weigh(found.witnesses),
-        f"{case.name(found.who, capital=True)} {what} {found.when}{skip_path(found.ways)}; {_since_then(case, found)}.",
-        culprits=case.culprits(found.who, the_only(found.ways)),
+        f"{case.name(found.all_who, capital=True)} {what} {found.when}{skip_path(found.ways)};"
+        f" {_since_then(case, found)}.",
+        culprits=case.culprits(found.all_who, the_only(found.ways)),
         step=found.step,
         evidence=(counted(case, found), *evidence_of(found.ways), *_now(case, case.ranks.get(found.who[0]))),
         witnesses=found.witnesses,
-        awaited=found.who,
+        awaited=found.all_who,
     )
 
 
@@ -46,8 +47,8 @@ def _since_then(case: Case, found: Parting) -> str:
     needs = (case.blocked[rank].need for rank in asked)
     waits = any(need.group == divergence.group and {*found.who} <= {*need.absent} for need in needs if need is not None)
     if waits:
-        return f"the others still wait for {words.verb(len(found.who), 'it', 'them')} there"
-    return f"since then {words.verb(len(found.who), 'its', 'their')} calls are mispaired"
+        return f"the others still wait for {words.verb(len(found.all_who), 'it', 'them')} there"
+    return f"since then {words.verb(len(found.all_who), 'its', 'their')} calls are mispaired"
 
 
 def _ended_in_that_step(case: Case, found: Parting) -> bool:
