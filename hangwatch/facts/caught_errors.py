@@ -46,14 +46,16 @@ def caught_in_its_step(case: Case) -> Caught | None:
 def caught_before_backward(case: Case) -> dict[int, ExceptionFacts]:
     """The ranks that caught an error in the step in whose backward all others are, or have ended, and are in none.
 
-    The stages of a pipeline wait in sends and receives as well: there the error must be the first of its kind.
+    The stages of a pipeline wait in sends and receives as well, and those of its replicas in what follows them: there
+    the error must be the first of its kind.
     """
     last = {view.rank: error for view in case if (error := last_caught(view)) is not None}
     found = {rank: error for rank, error in last.items() if _went_on(case, case.ranks[rank], error)}
     steps = {case.ranks[rank].step.step for rank in found}
     others = [view for view in case if view.rank not in found]
     in_it = all(view.step.step in steps and _in_its_backward(view) for view in others) or (
-        all(view.step.step in steps and waits_for_a_peer(case, view) for view in others)
+        all(view.step.step in steps and view.rank in case.blocked for view in others)
+        and any(waits_for_a_peer(case, view) for view in others)
         and all(_is_first_of_its_kind(case.ranks[rank], error) for rank, error in found.items())
     )
     out_of_it = all(Within.BACKWARD not in case.ranks[rank].now.within for rank in found)

@@ -12,7 +12,7 @@ from hangwatch.rules.step.collective_mismatch.in_another_group import called_in_
 from hangwatch.rules.step.compile_skew import communicates_as_it_compiles
 from hangwatch.rules.step.concurrent_collectives import concurrent_collectives, mispaired_threads
 from hangwatch.rules.step.data_dependent_graph import data_dependent_graph
-from hangwatch.rules.step.early_exit import early_exit, left_another_loop, stopped_after_epoch
+from hangwatch.rules.step.early_exit import early_exit, ended_its_epoch_early, left_another_loop, stopped_after_epoch
 from hangwatch.rules.step.early_exit import fewer_steps as left_early
 from hangwatch.rules.step.exception_on_one_rank import caught_around_its_loop, swallowed
 from hangwatch.rules.step.exception_on_one_rank.called_again import called_again
@@ -96,6 +96,7 @@ HISTORIES: tuple[Rule, ...] = (
     made_unlike_turns,
     decided_by_a_trainer,
     repeated_in_a_loop,
+    ended_its_epoch_early,
     rank_zero_only,
     made_fewer_turns_of_a_step,
     skipped_collective,

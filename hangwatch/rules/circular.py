@@ -7,11 +7,13 @@ from collections.abc import Iterator, Set
 from hangwatch import words
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, what
-from hangwatch.facts.own_order import has_new_partner, left_own_order
+from hangwatch.facts.own_order import gone_by, has_new_partner, left_own_order
 from hangwatch.facts.passed_sends import passed_sends
 from hangwatch.facts.peer_totals import Uneven, alone_with_its_count, exchanged
+from hangwatch.facts.rounds import HABITUAL_ROUNDS, record
 from hangwatch.facts.skip_paths import passed_at, the_only
 from hangwatch.model import Certainty, Culprit
+from hangwatch.proof.messages import serves
 from hangwatch.proof.waits import Blocked
 from hangwatch.rules.finding import Finding
 
@@ -34,10 +36,12 @@ def circular(case: Case, cause: str, entries: list[Blocked], astray: Set[int] = 
     by_peers = cause == "point-to-point-deadlock"
     kept = _with_old_partners(case, entries) if by_peers else []
     passed = [entry for entry in entries if entry.rank in passed_sends(case)]
+    gone = {rank: steps for entry in entries for rank, steps in _gone_by(case, entry)} if by_peers else {}
     left = [entry for entry in entries if entry.rank in astray]
     alone = alone_with_its_count(case, {entry.rank for entry in entries}) if by_peers else None
     counted = [entry for entry in entries if alone is not None and entry.rank == alone.odd]
-    guilty = (strays or kept or passed or counted if by_peers else late or left) or everyone
+    past = [entry for entry in entries if entry.rank in gone] if len(gone) == 1 else []
+    guilty = (strays or kept or passed or past or counted if by_peers else late or left) or everyone
     waits = tuple(case.wait(entry.rank, (other.rank,)) for entry, other in zip(entries, following, strict=True))
     kind = "sends and receives that do not match" if by_peers else "collectives of different groups"
     return Finding(
@@ -55,9 +59,30 @@ def circular(case: Case, cause: str, entries: list[Blocked], astray: Set[int] = 
             *_astray(case, strays if by_peers else late),
             *_alone_in(case, kept),
             *_past(case, guilty),
+            *(_ahead(case, entry, gone[entry.rank]) for entry in past if guilty is past),
             *(_told(alone) if alone is not None and guilty == counted else ()),
         ),
         waits=waits,
+    )
+
+
+def _gone_by(case: Case, entry: Blocked) -> Iterator[tuple[int, int]]:
+    """The peer that `entry` waits for, if it lacks its part in this step, and in how many steps it has made that."""
+    call = entry.call if entry.to_a_peer else None
+    peer = case.blocked.get(call.peer) if call is not None and call.peer is not None else None
+    if call is None or peer is None or peer.to_a_peer:
+        return
+    other = "recv" if "send" in call.op else "send"
+    usual = [each for each in record(case, peer.rank) if serves(each, other, entry.rank, call)]
+    steps = gone_by(case, peer.rank, usual[-1]) if usual else 0
+    if steps >= HABITUAL_ROUNDS:
+        yield peer.rank, steps
+
+
+def _ahead(case: Case, entry: Blocked, steps: int) -> str:
+    return (
+        f"rank {entry.rank} made its messages ahead of {what(entry)}{words.at(entry.where)} in each of {steps} steps"
+        " before, and not in this one"
     )
 
 

@@ -18,6 +18,7 @@ from hangwatch.facts.batches import (
     worked_on,
 )
 from hangwatch.facts.case import Case
+from hangwatch.facts.early_ends import ended_early
 from hangwatch.facts.ended_ahead import are_ahead
 from hangwatch.facts.epochs import EndedEpochs, are_over, ended_epochs
 from hangwatch.facts.process_end import EndedFor, ended_before_others, ended_for, how_it_ended, last_place
@@ -103,6 +104,28 @@ def _batch_left(view: RankView, uneven: Uneven) -> StepName:
     steps = view.evidence.board_steps
     last = next((entry.step for entry in steps if (entry.epoch, entry.batch) == (uneven.epoch, count - 1)), None)
     return StepName(uneven.epoch, batch, None if last is None else last + batch - (count - 1))
+
+
+def ended_its_epoch_early(case: Case) -> Finding | None:
+    """A rank is in a call of the end of an epoch, with data left, while the others are in those of a step."""
+    left = ended_early(case)
+    loaders = [view.loader for view in case.views(left) if view.loader is not None]
+    if not loaders:
+        return None
+    first, one = case.ranks[left[0]], len(left) == 1
+    others = [rank for rank in case.blocked if rank not in left]
+    return Finding(
+        "early-exit",
+        Certainty.LIKELY,
+        f"{case.name(left, capital=True)} left epoch {loaders[0].epoch} after"
+        f" {words.plural(loaders[0].drawn, 'batch')} of {loaders[0].length}, and {'is' if one else 'are'} in a call of"
+        f" its end{words.at(first.where)}; {case.wait_words(others)} in a step{words.at(case.usual_place(others))}.",
+        culprits=case.culprits(left),
+        victims=tuple(others),
+        step=first.step,
+        evidence=(f"in all epochs before, every rank called from {words.place(first.where)} in the last step alone",),
+        awaited=left,
+    )
 
 
 def stopped_after_epoch(case: Case) -> Finding | None:
