@@ -9,7 +9,7 @@ from hangwatch.model import Alternative, Certainty, Frame, Wait
 
 from .counts import Odd
 from .departure import Departure
-from .finding import Finding, wait_edges
+from .finding import Finding, alone_cause, wait_edges
 from .follow import Chain
 from .history import Histories
 from .matching import shape
@@ -115,10 +115,10 @@ def _first_of_all(departure: Departure) -> tuple[Alternative, ...]:
         return (Alternative("skipped-collective", Certainty.UNDETERMINED, said),)
     if departure.kind is Kind.EXTRA and departure.again:
         said = f"{ranks(departure.ranks)} may have made these calls alone, and not as a round of the loop"
-        return (Alternative("rank-zero-only-collective", Certainty.UNDETERMINED, said),)
+        return (Alternative(alone_cause(departure.ranks), Certainty.UNDETERMINED, said),)
     if departure.twice and not departure.ended:
         said = f"{ranks(departure.ranks)} may have made {shape(departure.own)} once more, and left nothing out"
-        return (Alternative("rank-zero-only-collective", Certainty.UNDETERMINED, said),)
+        return (Alternative(alone_cause(departure.ranks), Certainty.UNDETERMINED, said),)
     if departure.lone:
         said = f"the calls of {ranks(departure.ranks)} from there on may come after the end of their loop"
         return (Alternative("uneven-steps", Certainty.UNDETERMINED, said),)
@@ -202,7 +202,7 @@ def _of_run(departure: Departure) -> tuple[str, str]:
         fewer = f"{who} made fewer calls of {usual} than {others}, and went on to {own}: {mispaired}"
         return fewer, "skipped-collective"
     more = f"{who} made more calls of {own} than {others}, which went on to {usual}: {mispaired}"
-    return more, "rank-zero-only-collective"
+    return more, alone_cause(departure.ranks)
 
 
 def _both(departure: Departure) -> Iterable[tuple[Call, Frame | None]]:
@@ -252,7 +252,7 @@ def _of_unknown_calls(
 ) -> Finding:
     made = f"{'left out' if more < 0 else 'added'} {words.plural(abs(more), 'call')}"
     return Finding(
-        "skipped-collective" if more < 0 else "rank-zero-only-collective",
+        "skipped-collective" if more < 0 else alone_cause(who),
         Certainty.LIKELY,
         f"{ranks(who, capital=True)} {made} of {group.title} {when}: every later call of that group is mispaired.",
         culprits=tuple((rank, None) for rank in who),
@@ -288,7 +288,7 @@ def _said(departure: Departure) -> tuple[str, str]:
             f"{who} alone called {named(departure.own, number, group)}{own}, where the others call"
             f" {shape(departure.usual)}{usual}: every later call is mispaired."
         )
-        return said, "rank-zero-only-collective"
+        return said, alone_cause(departure.ranks)
     if departure.kind is Kind.MOVED:
         said = (
             f"{who} made {words.plural(departure.count, 'call')} of {group.title} in another order, from number"
@@ -301,7 +301,7 @@ def _said(departure: Departure) -> tuple[str, str]:
         f" call {shape(departure.usual)}{usual}."
     )
     if departure.lone:
-        return f"{said} No other call of theirs has come from there.", "rank-zero-only-collective"
+        return f"{said} No other call of theirs has come from there.", alone_cause(departure.ranks)
     return said, "collective-mismatch"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from hangwatch import words
@@ -40,6 +40,11 @@ class Finding:
     def parted(self) -> bool:
         """The culprits left calls out, added or moved some, or called otherwise from one line, at a place known."""
         return self.departure is not None and (self.departure.kind is not Kind.OTHER or self.departure.at_one_line)
+
+
+def alone_cause(who: Collection[int]) -> str:
+    """What fits best where few ranks made calls alone: programs let rank 0 do so, and others by a value of theirs."""
+    return "rank-zero-only-collective" if 0 in who else "rank-local-decision"
 
 
 def collective(one: Stuck) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty
 
-from .finding import Finding, collective, wait_edges
+from .finding import Finding, alone_cause, collective, wait_edges
 from .history import Histories
 from .matching import kind_of
 from .names import at, ranks
@@ -89,7 +89,7 @@ def once_more(root: Stuck, who: tuple[int, ...], others: tuple[int, ...]) -> Fin
     """Few ranks may have made a call once more than the others, or left out what comes between two such calls."""
     call = root.call
     return Finding(
-        "rank-zero-only-collective",
+        alone_cause(who),
         Certainty.UNDETERMINED,
         f"{ranks(who, capital=True)} called {collective(root)}{at(call)} right behind the one before, as never until"
         f" then, and {words.verb(len(who), 'waits', 'wait')} for {ranks(others)}: that call was made once more,"
@@ -114,7 +114,7 @@ def alone(root: Stuck, *, completed: bool = True) -> Finding:
     elsewhere = f"{ranks(root.awaited)} went on to the next call of a group that they had used before"
     ended = not completed and call is not None and kind_of(call) == "barrier"  # what programs call between phases
     return Finding(
-        "rank-zero-only-collective",
+        alone_cause(root.waiting),
         Certainty.UNDETERMINED if ended else Certainty.LIKELY,
         f"{ranks(root.waiting, capital=True)} alone called {collective(root)}{at(call)}, which {ranks(root.awaited)}"
         " never made.",

@@ -11,7 +11,7 @@ from hangwatch.model import Alternative, Certainty
 from hangwatch.stacks.frames import user_frame
 
 from .departures import departed_in
-from .finding import Finding, collective, wait_edges
+from .finding import Finding, alone_cause, collective, wait_edges
 from .fresh import all_recorded, rounds_more, unlike_before
 from .history import Histories
 from .matching import elements, kind_of, odd_ones, shape
@@ -20,9 +20,10 @@ from .names import apart, at, path_of, ranks
 from .readings import out_of_order
 from .stuck import Stuck
 
-_MISMATCH, _ALONE, _UNEVEN, _SKIPPED = (
+_MISMATCH, _ALONE, _DECIDED, _UNEVEN, _SKIPPED = (
     "collective-mismatch",
     "rank-zero-only-collective",
+    "rank-local-decision",
     "uneven-steps",
     "skipped-collective",
 )
@@ -120,10 +121,10 @@ class _Apart:
         A program that lets few ranks do something alone lets rank 0 do it, or those of its machine or replica.
         """
         if self.routine:
-            return _SKIPPED, _ALONE, _UNEVEN
+            return _SKIPPED, alone_cause(self.who), _UNEVEN
         if self.of_a_step:
             return _SKIPPED, _UNEVEN
-        alone = (_ALONE, _UNEVEN) if 0 in self.who else (_UNEVEN, _ALONE, _SKIPPED)
+        alone = (_ALONE, _UNEVEN) if 0 in self.who else (_UNEVEN, _DECIDED, _SKIPPED)
         return (_MISMATCH, *alone) if self.one_call or not self.why else (*alone, _MISMATCH)
 
     def said(self) -> str:
@@ -133,7 +134,8 @@ class _Apart:
         they, missed = len(self.who), "that of the others" if self.of_a_step else "a call, or added one"
         best = {
             _MISMATCH: "it may stand in the place of the others' call",
-            _ALONE: f"it may be one that {words.verb(they, 'this rank makes', 'these ranks make')} alone",
+            _ALONE: (lone := f"it may be one that {words.verb(they, 'this rank makes', 'these ranks make')} alone"),
+            _DECIDED: lone,
             _UNEVEN: f"{words.verb(they, 'this rank', 'these ranks')} may have left the loop earlier",
             _SKIPPED: f"{words.verb(they, 'this rank', 'these ranks')} may have left out {missed}",
         }
@@ -247,7 +249,8 @@ def _or_else(causes: Iterable[str], who: list[int], parted: _Apart | None) -> It
         return (Alternative(cause, Certainty.UNDETERMINED, said) for cause in causes)
     texts = {
         _MISMATCH: f"the call of {ranks(who)} may stand in the place of the others', on another branch",
-        _ALONE: f"{ranks(who)} may make that call alone, on a condition that the others do not meet",
+        _ALONE: (lone := f"{ranks(who)} may make that call alone, on a condition that the others do not meet"),
+        _DECIDED: lone,
         _UNEVEN: f"that call of {ranks(who)} may come after the end of a loop",
         _SKIPPED: f"{ranks(who)} may have left out calls before that one",
     }

@@ -14,7 +14,7 @@ from hangwatch import words
 from hangwatch.model import Alternative, Certainty
 
 from .all_groups import AllGroups, Parting, Step
-from .finding import Finding, victims, wait_edges
+from .finding import Finding, alone_cause, victims, wait_edges
 from .follow import Chain
 from .history import Histories
 from .matching import shape
@@ -30,7 +30,7 @@ _SAME_ROLE = 32  # calls that ranks made alike before they parted: until then th
 _OF_A_ROLE = 2  # ranks of a role that tell who left its order
 _CAUSES = {
     Kind.SKIPPED: "skipped-collective",
-    Kind.EXTRA: "rank-zero-only-collective",
+    Kind.EXTRA: "",  # `alone_cause`
     Kind.MOVED: "group-order-cycle",
 }
 
@@ -130,7 +130,7 @@ def _finding(histories: Histories, chain: Chain, rank: int, found: Parting, usua
     behind = words.plural(found.reading.agreeing, "call")
     lost = orders.lost(rank) and found.place < ENOUGH  # the place may lie before what is recorded
     return Finding(
-        _CAUSES[kind],
+        _CAUSES[kind] or alone_cause([rank]),
         Certainty.UNDETERMINED if lost else Certainty.LIKELY,
         f"{said}{times}: {'so the ranks wait for each other, over several groups' if chain.circle else _MISPAIRED}.",
         culprits=((rank, call.where),),

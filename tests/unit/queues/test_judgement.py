@@ -221,7 +221,7 @@ CASES = [
     Expected(
         "added-broadcast",
         _other(8, 3, 21, Op("broadcast", 81, 7)),
-        "rank-zero-only-collective",
+        "rank-local-decision",
         (3,),
         81,
         PROVEN,

@@ -80,7 +80,7 @@ def test_one_helper_s_line_is_told_by_the_lines_that_called_it(tmp_path: Path) -
     sample: list[Step] = [Call("_all_gather_base", 10, size, out=4 * size, via=140) for size in (64, 32) * 3]
     job = JobDumps(every(4, turn * 6, {2: [*turn * 4, *sample, Sync(), *turn * 2]}), timed=False)
     found = verdict(job, tmp_path)
-    assert (found.cause, blamed(found), found.certainty) == ("rank-zero-only-collective", [2], "undetermined")
+    assert (found.cause, blamed(found), found.certainty) == ("rank-local-decision", [2], "undetermined")
     assert "train.py:140" in found.summary
     assert [each.where.line for each in found.culprits if each.where] == [140]
     assert [each.cause for each in found.alternatives] == ["uneven-steps"]
@@ -119,7 +119,7 @@ def test_a_round_that_one_rank_makes_once_more_is_no_call_of_its_own(tmp_path: P
     again: list[Step] = [*part * 4, Call("all_reduce", 33, 1)]
     found = verdict(JobDumps(every(4, turn * 12, {1: [*turn * 6, *again, *turn * 5]}), timed=False), tmp_path)
     assert (found.cause, blamed(found), found.certainty) == ("uneven-steps", [1], "likely")
-    assert [each.cause for each in found.alternatives] == ["rank-zero-only-collective", "skipped-collective"]
+    assert [each.cause for each in found.alternatives] == ["rank-local-decision", "skipped-collective"]
 
 
 def test_what_is_new_in_a_short_record_may_have_come_before(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_coalesced_calls_that_one_rank_makes_twice_are_no_round_more(tmp_path: P
     turn: list[Step] = [first, second, *behind]
     again: list[Step] = [first, first, second, *behind]
     found = verdict(JobDumps(every(4, turn * 8, {2: [*turn * 5, *again, *turn * 2]}), timed=False), tmp_path)
-    assert (found.cause, blamed(found)) == ("rank-zero-only-collective", [2])
+    assert (found.cause, blamed(found)) == ("rank-local-decision", [2])
 
 
 def test_coalesced_calls_that_are_left_out_as_a_whole_shift_all_later_ones(tmp_path: Path) -> None:

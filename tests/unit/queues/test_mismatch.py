@@ -156,7 +156,7 @@ def test_a_call_made_once_more_may_be_just_that(tmp_path: Path) -> None:
     programs = every(4, [*layers, *norm] * 6, {2: [*[*layers, *norm] * 3, *norm]})
     found = verdict(JobDumps(programs, timed=False), tmp_path)
     assert (blamed(found), found.certainty) == ([2], "undetermined")
-    assert {"skipped-collective", "rank-zero-only-collective"} <= {found.cause, *(x.cause for x in found.alternatives)}
+    assert {"skipped-collective", "rank-local-decision"} <= {found.cause, *(x.cause for x in found.alternatives)}
 
 
 def test_a_collective_made_once_more_in_a_pipeline_leaves_no_message_out(tmp_path: Path) -> None:
@@ -167,14 +167,14 @@ def test_a_collective_made_once_more_in_a_pipeline_leaves_no_message_out(tmp_pat
         1: [*[Call("recv", 20, 64, peer=0)] * 3, *loss],
     }
     found = verdict(JobDumps({0: stages[0] * 5, 1: [*stages[1] * 3, *loss, *stages[1] * 2]}, timed=False), tmp_path)
-    assert (found.cause, blamed(found), found.certainty) == ("rank-zero-only-collective", [1], "undetermined")
+    assert (found.cause, blamed(found), found.certainty) == ("rank-local-decision", [1], "undetermined")
     assert "right behind the one before, as never until then" in found.summary
 
 
 def test_the_rank_that_makes_the_last_call_once_more_is_named_and_not_those_that_ended(tmp_path: Path) -> None:
     turn: list[Step] = [*LAYERS, *LOG]
     found = verdict(JobDumps(every(4, turn * 4, {2: [*turn * 4, *LOG]}), timed=False), tmp_path)
-    assert (found.cause, blamed(found), found.certainty) == ("rank-zero-only-collective", [2], "undetermined")
+    assert (found.cause, blamed(found), found.certainty) == ("rank-local-decision", [2], "undetermined")
 
 
 @pytest.mark.parametrize("frames", [True, False])
@@ -184,7 +184,7 @@ def test_two_calls_left_out_are_not_proven_where_one_made_twice_explains_as_much
     found = verdict(JobDumps(programs, timed=False, frames=frames), tmp_path)
     assert (found.cause, blamed(found)) == ("skipped-collective", [2])
     assert found.certainty == ("likely" if frames else "undetermined")
-    assert [each.cause for each in found.alternatives] == ["rank-zero-only-collective"]
+    assert [each.cause for each in found.alternatives] == ["rank-local-decision"]
 
 
 def test_a_call_of_one_of_two_ranks_that_no_other_row_knows_is_made_alone(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_rings_that_begin_at_other_calls_are_not_compared_from_their_beginnings(
     """Rank 4 left its loop; its ring begins a call earlier than those of ranks with which it shares no group."""
     programs = {rank: [*_turn(rank) * (20 if rank == 4 else 30), *END] for rank in range(8)}
     found = verdict(JobDumps(programs, mesh(4, 2), timed=False, window=30), tmp_path)
-    assert (found.cause, blamed(found), found.certainty) == ("rank-zero-only-collective", [4], "undetermined")
+    assert (found.cause, blamed(found), found.certainty) == ("rank-local-decision", [4], "undetermined")
 
 
 def test_ranks_at_the_end_are_not_alone_there_where_one_left_a_call_out(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def _sharded(turns: int, more: int = -1, fewer: int = -1) -> list[Step]:
 @pytest.mark.parametrize(
     ("own", "cause", "said"),
     [
-        ({"more": 5}, "rank-zero-only-collective", "alone called all_reduce"),
+        ({"more": 5}, "rank-local-decision", "alone called all_reduce"),
         ({"fewer": 5}, "skipped-collective", "and 1 call more of it between others"),
     ],
 )
