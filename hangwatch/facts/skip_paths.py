@@ -146,3 +146,18 @@ def _way(way: Bypass) -> str:
 def _given(way: Bypass) -> str:
     """Where the name for which it asks got its value."""
     return f"; `{way.given_text}` at {words.place(way.given)}" if way.given is not None else ""
+
+
+def of_one_condition(case: Case, one: Site | None, other: Site | None) -> bool:
+    """One condition of the source leads to the call of the one or of the other: each stands in the place of the other.
+
+    The way past a call is then the line that makes the other one, or both have a way past them at one condition.
+    """
+    if one is None or other is None:
+        return False
+    past_one, past_other = _lines(ways_past(case, one)), _lines(ways_past(case, other))
+    return not (past_one.isdisjoint({*other.lines, *past_other}) and past_other.isdisjoint(one.lines))
+
+
+def _lines(ways: tuple[Bypass, ...]) -> set[tuple[str, int]]:
+    return {(way.where.file, way.where.line) for way in ways}

@@ -21,7 +21,7 @@ from hangwatch.facts.last_calls import frames_at_end, library_call
 from hangwatch.facts.parting import Parting, counted, parting
 from hangwatch.facts.process_end import EndedFor, ended_for
 from hangwatch.facts.repeats import made_by_few, package_line, repeated_by_few, stands_in_it
-from hangwatch.facts.skip_paths import ways_past
+from hangwatch.facts.skip_paths import of_one_condition
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Frame, Status, ThreadStack
 from hangwatch.proof.waits import Blocked
@@ -103,7 +103,7 @@ def _alone_among(case: Case, ranks: list[int], asked: list[int]) -> RankView | N
         return None
     if any(
         _same_point(case, lone.rank, other.rank)
-        or (lone.now.guard != "rank" and _of_one_condition(case, lone.rank, other.rank))
+        or (lone.now.guard != "rank" and of_one_condition(case, sites.now(lone.rank), sites.now(other.rank)))
         or (_new_group_in_circle(case, other.rank, lone.rank) and not _only_it_comes_there(lone, other))
         or _known_call_in_circle(case, other.rank, lone.rank)
         for other in others
@@ -170,15 +170,6 @@ def _same_point(case: Case, one: int, other: int) -> bool:
         return False
     functions = [entry.where.function if entry.where is not None else "" for entry in (mine, theirs)]
     return mine.call.sizes == theirs.call.sizes != () and functions[0] == functions[1]
-
-
-def _of_one_condition(case: Case, one: int, other: int) -> bool:
-    """One condition of the source leads to the call of the one or of the other: each is the other's in its branch."""
-    mine, theirs = sites_of(case).now(one), sites_of(case).now(other)
-    if mine is None or theirs is None:
-        return False
-    lines = {*mine.lines, *((way.where.file, way.where.line) for way in ways_past(case, mine))}
-    return any((way.where.file, way.where.line) in lines for way in ways_past(case, theirs))
 
 
 def _new_group_in_circle(case: Case, one: int, other: int) -> bool:

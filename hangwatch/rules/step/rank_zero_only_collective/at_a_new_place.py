@@ -13,6 +13,7 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import is_early_at, may_be_ahead
 from hangwatch.facts.mismatches import Mismatch, alike, culprits_at, mispaired, place_of, same_beside
 from hangwatch.facts.other_loops import skipped_in_other_loop
+from hangwatch.facts.skip_paths import of_one_condition
 from hangwatch.facts.trainer_branches import trainer_branch
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Frame
@@ -30,7 +31,7 @@ def mispaired_at_a_new_place(case: Case) -> Finding | None:
         return None
     alone = _at_new_places(case, found)
     views = case.views(alone)
-    if not views or any(_may_be_first(case, found, view) for view in views):
+    if not views or any(_may_be_first(case, found, view) or _is_a_branch(case, found, view) for view in views):
         return None
     return _alone(case, found, alone)
 
@@ -40,6 +41,13 @@ def _may_be_first(case: Case, found: Mismatch, view: RankView) -> bool:
     left = has_left_loop(case, view) or has_left_inner_loop(case, view)
     ahead = _ended_ahead(found, view) or _past_another_loop(case, view)
     return left or ahead or _ahead_in_a_first_turn(case, found, view) or _came_early(case, found, view)
+
+
+def _is_a_branch(case: Case, found: Mismatch, view: RankView) -> bool:
+    """A condition that asks for no rank led it to its call, and the others to theirs, which it stands in place of."""
+    own, others = found.calls[view.rank], [call for rank, call in found.calls.items() if rank != view.rank]
+    branch = (of_one_condition(case, site(own), site(call)) for call in others if call != own)
+    return view.now.guard != "rank" and any(branch)
 
 
 def _came_early(case: Case, found: Mismatch, view: RankView) -> bool:
