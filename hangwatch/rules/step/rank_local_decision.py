@@ -295,7 +295,7 @@ def made_fewer_turns_of_a_step(case: Case) -> Finding | None:
         f" {case.name(found.ahead)} {words.verb(len(found.ahead), 'is', 'are')} at the end of"
         f" {words.verb(len(found.ahead), 'its', 'their')} turns{words.at(found.lines[1])}, {more} went on to {again}.",
         fix=equal_turns(loop) if loop.leaves else _FIX_OF_ITEMS,
-        culprits=case.culprits(odd, loop.where),
+        culprits=case.culprits(odd, loop.leaves[0] if len(loop.leaves) == 1 else loop.where),
         step=case.ranks[found.ahead[0]].step,
         evidence=(
             f"{case.name(found.ahead)} came to {words.place(found.lines[1])} by the same call as in earlier steps",

@@ -25,10 +25,11 @@ def alone_together(case: Case) -> tuple[int, ...]:
 
 def _are_alone(case: Case, ranks: list[int]) -> bool:
     sites, others = sites_of(case), [rank for rank in case.blocked if rank not in ranks]
-    if len(ranks) < 2 or 2 * len(ranks) > len(case.blocked):
+    few = 2 <= len(ranks) <= len(case.blocked) / 2
+    if not few or not all(_waits_behind_a_check(case, rank) for rank in ranks):
         return False
     new = all(sites.regular(rank) is False and not sites.shared(rank, others) for rank in ranks)
-    return new and all(_waits_behind_a_check(case, rank) for rank in ranks) and all(map(sites.regular, others))
+    return new and all(map(sites.regular, others))
 
 
 def _waits_behind_a_check(case: Case, rank: int) -> bool:
