@@ -7,7 +7,8 @@ the call that some ranks made and the others went by; steps need not be counted 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 
 from hangwatch import words
 from hangwatch.facts.call_site import Path, comes_before, path, site, whole_path
@@ -16,9 +17,11 @@ from hangwatch.facts.case import Case, once
 from hangwatch.facts.mismatches import Mismatch, both_ways, common_call, mispaired
 from hangwatch.facts.skip_paths import ways_to
 from hangwatch.model import Bypass, Collective, Frame, LoopFacts
+from hangwatch.proof.waits import Blocked
 from hangwatch.stacks.frames import name_of, origin
 
 Ranks = tuple[int, ...]
+MOST_GROUPS = 64  # in which ranks wait for others, and that are looked at
 ALIKE = 8  # calls before: calls of one kind and size are mispaired in silence, and then not all of them are alike
 
 
@@ -52,6 +55,40 @@ def parted(case: Case) -> Parted | None:
     known = [one for one in each if one is not None]
     known = [one for one in known if one.left] or known
     return known[0] if len(known) == 1 and _were_alike(case, found) else None
+
+
+@once
+def left_behind(case: Case) -> Parted | None:
+    """The same where ranks wait in a loop for others that are in calls of other groups, outside of it.
+
+    Ranks of several groups that wait at one place, as those of a mesh do, are told together.
+    """
+    needs = {id(entry.need): entry for entry in case.blocked.values() if entry.need is not None and entry.need.absent}
+    each = (_left_by_absent(case, entry) for entry in list(needs.values())[:MOST_GROUPS])
+    known = [one for one in each if one is not None and one.left]
+    if not known:
+        return None
+    first = known[0]
+    same = [one for one in known if path(one.call.frames) == path(first.call.frames)]
+    made, without = (tuple(sorted({*chain.from_iterable(ranks)})) for ranks in zip(*map(_sides, same), strict=True))
+    return replace(first, made=made, without=without) if len(same) == len(known) else None
+
+
+def _sides(found: Parted) -> tuple[Ranks, Ranks]:
+    return found.made, found.without
+
+
+def _left_by_absent(case: Case, entry: Blocked) -> Parted | None:
+    group, number, call, absent = entry.group, entry.seq, entry.call, entry.need.absent if entry.need else ()
+    elsewhere = {rank: case.blocked[rank].call for rank in absent if rank in case.blocked}
+    if group is None or not number or call is None or len(elsewhere) < len(absent) or None in elsewhere.values():
+        return None
+    made = tuple(rank for rank in group.members if rank not in absent)
+    before = common_call(case, group, number - 1, group.members)
+    others = {rank: other for rank, other in elsewhere.items() if other is not None and other.group != group.name}
+    if before is None or len(others) < len(absent) or len({path(other.frames) for other in others.values()}) > 1:
+        return None
+    return _one_way(case, {**dict.fromkeys(made, call), **others}, made, tuple(absent), before)
 
 
 def _were_alike(case: Case, found: Mismatch) -> bool:

@@ -45,7 +45,8 @@ def few_make_it(root: Stuck, histories: Histories) -> bool:
 def alone_in_circle(circle: Iterable[Stuck], histories: Histories) -> Finding | None:
     """One wait of a circle is for ranks that never made its call, and that stand in one which all made before."""
     for one in circle:
-        if _few_wait(one) and not _made(one, histories) and all(_regular(rank, histories) for rank in one.awaited):
+        never = _few_wait(one) and not (_made(one, histories) or _was_met(one, histories))
+        if never and all(_regular(rank, histories) for rank in one.awaited):
             return alone(one, completed=False)
     return None
 
@@ -56,6 +57,11 @@ def _few_wait(one: Stuck) -> bool:
 
 def _made(one: Stuck, histories: Histories) -> bool:
     return one.call is not None and any(histories.times(one.group, rank, one.call) for rank in one.awaited)
+
+
+def _was_met(one: Stuck, histories: Histories) -> bool:
+    """The ranks that wait made that call before, and all came to it, if from elsewhere: each role has its own lines."""
+    return one.call is not None and all(histories.times(one.group, rank, one.call) > 1 for rank in one.waiting)
 
 
 def _regular(rank: int, histories: Histories) -> bool:

@@ -11,7 +11,7 @@ from hangwatch.facts.counters import counts_apart
 from hangwatch.facts.decisions import Disagreement, disagreement, of_every_step
 from hangwatch.facts.left_out import left_out, witnesses_of
 from hangwatch.facts.other_loaders import uneven_still
-from hangwatch.facts.parted import Parted, ended_by_itself, parted, strayed
+from hangwatch.facts.parted import Parted, ended_by_itself, left_behind, parted, strayed
 from hangwatch.facts.parting import Left, counted, made_there_too, parting, two_sides
 from hangwatch.facts.skip_paths import condition, conditions
 from hangwatch.facts.switches import Switched, ending, led, stopped
@@ -249,7 +249,7 @@ def _of_a_switch(
 
 def left_an_inner_loop(case: Case) -> Finding | None:
     """Ranks were in one loop, and some left it, by a way out or for want of items; the others made its next call."""
-    found = parted(case)
+    found = parted(case) or left_behind(case)
     loop = found.loop if found is not None and found.left else None
     if found is None or loop is None or not case.in_trouble or not (loop.leaves or ended_by_itself(case, found)):
         return None

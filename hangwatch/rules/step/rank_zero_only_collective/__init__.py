@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop, has_left_loop
@@ -15,7 +16,7 @@ from hangwatch.facts.call_site import (
     same,
     site,
 )
-from hangwatch.facts.call_sites import Sites, sites_of
+from hangwatch.facts.call_sites import HABIT, Sites, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import frames_at_end, library_call
 from hangwatch.facts.parting import Parting, counted, parting
@@ -66,14 +67,31 @@ def _alone_now(case: Case) -> RankView | None:
     places = {rank: sites_of(case).now(rank) or entry.where for rank, entry in case.blocked.items()}
     crowd = Counter(places.values())
     by_themselves = [rank for rank, place in places.items() if crowd[place] == 1]
+    by_themselves = [rank for rank in by_themselves if not _comes_by_another_path(case, rank)]
     return _alone_among(case, list(case.blocked), by_themselves) or _alone_in_a_circle(case)
+
+
+def _others(case: Case, rank: int) -> Iterator[Blocked]:
+    return (entry for entry in case.blocked.values() if entry.rank != rank)
 
 
 def _alone_in_a_circle(case: Case) -> RankView | None:
     """Each rank of it waits in another group, if from one line. Messages that cross say more of themselves."""
     circle = list(case.graph.cycle(case.deadlocked))
     messages = any(case.blocked[rank].to_a_peer for rank in circle)
-    return None if messages else _alone_among(case, circle, circle)
+    asked = [rank for rank in circle if not _comes_by_another_path(case, rank)]
+    return None if messages else _alone_among(case, circle, asked)
+
+
+def _comes_by_another_path(case: Case, rank: int) -> bool:
+    """It made its call before, in a group where no other rank waits, and other lines led to it: it has its turns."""
+    entry = case.blocked[rank]
+    call = entry.call if case.ranks[rank].now.guard != "rank" else None
+    made = recorded_caller(call) if call is not None else None
+    if call is None or made is None or any(each.group is entry.group for each in _others(case, rank)):
+        return False
+    earlier = (each for each in case.ledger.calls_in(rank, call.group) if each.seq < call.seq and each.op == call.op)
+    return sum(recorded_caller(each) == made for each in earlier) >= HABIT
 
 
 def _alone_among(case: Case, ranks: list[int], asked: list[int]) -> RankView | None:
