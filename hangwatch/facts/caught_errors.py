@@ -13,6 +13,7 @@ from hangwatch.facts.call_site import in_the_engine
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.parting import two_sides
 from hangwatch.facts.rank_end import follows
+from hangwatch.facts.store_waits import store_ports, waits_for_key
 from hangwatch.model import Divergence, ExceptionFacts
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Within
@@ -60,6 +61,21 @@ def caught_before_backward(case: Case) -> dict[int, ExceptionFacts]:
     )
     out_of_it = all(Within.BACKWARD not in case.ranks[rank].now.within for rank in found)
     return found if len(steps) == 1 and len(found) <= len(others) and in_it and out_of_it else {}
+
+
+@once
+def caught_before_a_key(case: Case) -> dict[int, ExceptionFacts]:
+    """The ranks that caught an error in their last step, and no other did, where all living ranks wait for a store.
+
+    What keys they wait for is not known. The error must be the first of its kind: others are handled as they come.
+    """
+    living, ports = [view for view in case if not view.dead], store_ports(case)
+    if not living or not all(view.rank in case.blocked or waits_for_key(view, ports) for view in living):
+        return {}
+    last = {view.rank: error for view in living if (error := last_caught(view)) is not None}
+    first = all(_is_first_of_its_kind(case.ranks[rank], error) for rank, error in last.items())
+    few = 2 * len(last) <= len(living) and any(waits_for_key(view, ports) for view in living if view.rank not in last)
+    return last if first and few else {}
 
 
 def _in_its_backward(view: RankView) -> bool:

@@ -54,6 +54,7 @@ from hangwatch.rules.step.exception_on_one_rank.caught import (
     caught_in_its_backward,
     caught_where_it_parted,
     caught_without_backward,
+    caught_without_its_key,
 )
 from hangwatch.rules.step.fork_deadlock import fork_deadlock
 from hangwatch.rules.step.gil_held import gil_held
@@ -111,6 +112,7 @@ ORDER: tuple[Rule, ...] = (
     left_with_a_loader_error,
     caught_where_it_parted,
     caught_without_backward,
+    caught_without_its_key,
     caught_in_forward,
     mispaired_with_the_main_thread,
     failed_in_one_name,

@@ -6,12 +6,14 @@ from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.caught_errors import (
     Caught,
+    caught_before_a_key,
     caught_before_backward,
     caught_in_its_step,
     waits_for_a_peer,
     within_backward,
 )
 from hangwatch.facts.decisions import disagreement
+from hangwatch.facts.own_code import status_of
 from hangwatch.facts.skip_paths import conditions, the_only
 from hangwatch.facts.unreduced import unreduced
 from hangwatch.facts.witness import Kind, Witness
@@ -87,6 +89,30 @@ def caught_without_backward(case: Case) -> Finding | None:
         step=first.step,
         evidence=(f"rank {first.rank} recorded that error in {words.step(first.step)}, and {others} none",),
         status=case.failed,
+        awaited=ranks,
+    )
+
+
+def caught_without_its_key(case: Case) -> Finding | None:
+    """Ranks caught an error in their last step, and the others wait for a key of a store which is not set."""
+    found = caught_before_a_key(case) if case.in_trouble else {}
+    if not found:
+        return None
+    ranks = tuple(sorted(found))
+    first, error = case.ranks[ranks[0]], found[ranks[0]]
+    rest = [view.rank for view in case if not view.dead and view.rank not in found]
+    return Finding(
+        "exception-on-one-rank",
+        Certainty.LIKELY,
+        f"{case.name(ranks, capital=True)} raised {words.error(error)}{words.at(user_frame(error.frames))} in"
+        f" {words.step(first.step)}, caught it and went on; {case.wait_words(rest)} for a key of a store that is not"
+        f" set{case.at_places(rest)}.",
+        fix="mend the error; set the key on every way through the program, also where a part of it fails",
+        culprits=tuple(case.ranks[rank].culprit(user_frame(each.frames)) for rank, each in sorted(found.items())),
+        victims=tuple(rest),
+        step=first.step,
+        evidence=(f"rank {first.rank} recorded that error in its last step, and {case.name(rest)} none",),
+        status=status_of(case, case.views(rest)),
         awaited=ranks,
     )
 

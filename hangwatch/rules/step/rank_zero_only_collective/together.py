@@ -1,4 +1,4 @@
-"""Few ranks together in a call that no rank has made before, to which the source leads only some ranks."""
+"""Few ranks together in a call that no rank has made before, to which a condition of the source leads."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.call_site import Site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
+from hangwatch.facts.skip_paths import ways_past
 
 
 def alone_together(case: Case) -> tuple[int, ...]:
-    """The ranks, no more than half, at one place behind a condition on the rank; () where there are none.
+    """The ranks, no more than half, at one place behind a condition; () where there are none.
 
     The others, for which they wait, stand in calls that they have made before: they are in their usual order.
     """
@@ -26,14 +27,16 @@ def alone_together(case: Case) -> tuple[int, ...]:
 def _are_alone(case: Case, ranks: list[int]) -> bool:
     sites, others = sites_of(case), [rank for rank in case.blocked if rank not in ranks]
     few = 2 <= len(ranks) <= len(case.blocked) / 2
-    if not few or not all(_waits_behind_a_check(case, rank) for rank in ranks):
+    if not few or not all(_waits_behind_a_condition(case, rank) for rank in ranks):
         return False
     new = all(sites.regular(rank) is False and not sites.shared(rank, others) for rank in ranks)
     return new and all(map(sites.regular, others))
 
 
-def _waits_behind_a_check(case: Case, rank: int) -> bool:
-    """It waits in a collective for a rank that is elsewhere, at a place to which a check of the rank leads."""
-    entry = case.blocked[rank]
-    needs = entry.need is not None and bool(entry.need.absent)
-    return needs and entry.activity.in_collective and not entry.to_a_peer and case.ranks[rank].now.guard == "rank"
+def _waits_behind_a_condition(case: Case, rank: int) -> bool:
+    """It waits in a collective for a rank that is elsewhere, at a place to which a condition leads."""
+    entry, place = case.blocked[rank], sites_of(case).now(rank)
+    if entry.need is None or not entry.need.absent or entry.to_a_peer or not entry.activity.in_collective:
+        return False
+    ways = ways_past(case, place) if place is not None else ()
+    return case.ranks[rank].now.guard == "rank" or any(way.inner and way.asks != "alike" for way in ways)
