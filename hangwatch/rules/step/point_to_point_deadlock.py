@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hangwatch import words
 from hangwatch.facts.case import Case, what
 from hangwatch.facts.ended_ahead import ended_ahead
@@ -114,16 +116,22 @@ def _from_any_rank(case: Case) -> Finding | None:
     if call is None or not all(entry.need is not None and rank in entry.need.absent for entry in others):
         return None
     ranks = [entry.rank for entry in others]
-    made = [_sends(case, each, call.group) for each in ranks[: words.SHOWN]]
+    made = {each: _sends(case, each, call.group) for each in ranks}
+    fewer = _with_fewer(made)
+    less = f"; {words.ranks(fewer)} sent fewer messages than the others" if fewer else ""
     return Finding(
         "point-to-point-deadlock",
         Certainty.LIKELY,
         f"{words.ranks([rank], capital=True)} waits to receive from any rank{words.at(lone[0].where)}, and no rank is"
-        f" left that would send: {case.wait_words(ranks)} for it in {what(others[0])}{words.at(others[0].where)}.",
+        f" left that would send: {case.wait_words(ranks)} for it in"
+        f" {what(others[0])}{words.at(others[0].where)}{less}.",
         fix="let each rank say that it sends no more, and count those messages, not the ones that should come",
-        victims=(rank, *ranks),
+        culprits=case.culprits(fewer),
+        victims=tuple(each for each in (rank, *ranks) if each not in fewer),
         step=case.ranks[rank].step,
-        evidence=(f"sends in group {call.group}: {words.listed(made)}",),
+        evidence=(
+            f"sends in group {call.group}: {words.listed(f'{n:,} of rank {each}' for each, n in _shown(made, fewer))}",
+        ),
         awaited=(rank,),
     )
 
@@ -133,9 +141,20 @@ def _takes_any(entry: Blocked) -> bool:
     return call is not None and is_point_to_point(call) and "recv" in call.op and call.peer is None
 
 
-def _sends(case: Case, rank: int, group: str) -> str:
-    made = sum(head.sent for head in case.ranks[rank].evidence.board_heads if head.name == group)
-    return f"{made:,} of rank {rank}"
+def _sends(case: Case, rank: int, group: str) -> int:
+    return sum(head.sent for head in case.ranks[rank].evidence.board_heads if head.name == group)
+
+
+def _with_fewer(made: dict[int, int]) -> tuple[int, ...]:
+    """The fewer ranks that sent less than the rest, all of which sent equally many; () where nothing is usual."""
+    (usual, times), *others = Counter(made.values()).most_common()
+    known = 2 * times > len(made) and all(count < usual for count, _ in others)
+    return tuple(rank for rank, count in made.items() if count < usual) if known else ()
+
+
+def _shown(made: dict[int, int], fewer: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Of a large job a few, those with fewer messages among them."""
+    return sorted(sorted(made.items(), key=lambda each: each[0] not in fewer)[: words.SHOWN])
 
 
 def _of_habit(case: Case, found: LeftHabit) -> Finding:
