@@ -21,7 +21,7 @@ from hangwatch.proof.waits import Blocked
 from hangwatch.stacks.frames import name_of, origin
 
 Ranks = tuple[int, ...]
-MOST_GROUPS = 64  # in which ranks wait for others, and that are looked at
+LOOKED_AT_GROUPS = 64  # in which ranks wait for others, and that are looked at
 ALIKE = 8  # calls before: calls of one kind and size are mispaired in silence, and then not all of them are alike
 
 
@@ -64,7 +64,7 @@ def left_behind(case: Case) -> Parted | None:
     Ranks of several groups that wait at one place, as those of a mesh do, are told together.
     """
     needs = {id(entry.need): entry for entry in case.blocked.values() if entry.need is not None and entry.need.absent}
-    each = (_left_by_absent(case, entry) for entry in list(needs.values())[:MOST_GROUPS])
+    each = (_left_by_absent(case, entry) for entry in list(needs.values())[:LOOKED_AT_GROUPS])
     known = [one for one in each if one is not None and one.left]
     if not known:
         return None
