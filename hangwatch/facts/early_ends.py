@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 from hangwatch.facts.call_site import Site
-from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.call_sites import HABIT, sites_of
 from hangwatch.facts.case import Case, once
+from hangwatch.facts.skip_paths import ways_past
 from hangwatch.ranks.sides import spread
 
 
@@ -29,8 +30,10 @@ def _has_data_left(case: Case, rank: int) -> bool:
 
 def _is_at_an_end(case: Case, rank: int) -> bool:
     place = sites_of(case).now(rank)
+    if place is None or any(way.inner and way.asks != "alike" for way in ways_past(case, place)):
+        return False  # a condition leads there, also amid an epoch
     others = spread(other for other in case.ranks if other != rank)
-    return place is not None and all(_ended_epochs_there(case, each, place) for each in (rank, *others))
+    return all(_ended_epochs_there(case, each, place) for each in (rank, *others))
 
 
 def _ended_epochs_there(case: Case, rank: int, place: Site) -> bool:
@@ -38,4 +41,4 @@ def _ended_epochs_there(case: Case, rank: int, place: Site) -> bool:
     ends = {one.step for one, two in pairwise(case.ledger.steps(rank)) if one.epoch != two.epoch}
     now = case.ranks[rank].step.step
     made = {step for step, places in sites_of(case).by_step(rank).items() if step != now and place in places}
-    return bool(made) and made <= ends
+    return len(made) >= HABIT and made <= ends

@@ -9,6 +9,7 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.child import CHILD_QUIET_IO, HELPER
 from hangwatch.model import Phase, ProcessFacts, Status, ThreadStack
 from hangwatch.ranks.processes import computed
+from hangwatch.ranks.thread_stacks import is_ours
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing, Within
 from hangwatch.stacks.classify import activity
@@ -84,15 +85,11 @@ def awaited_threads(view: RankView) -> list[ThreadStack]:
     inner = takewhile(lambda frame: frame.native or origin(frame.file) != "user", view.evidence.main_stack)
     if not at_the_end and not any(frame.file.endswith(_BETWEEN_THREADS) for frame in inner):
         return []
-    others = [stack for stack in view.evidence.stacks if not stack.main and stack.frames and not _ours(stack)]
+    others = [stack for stack in view.evidence.stacks if not stack.main and stack.frames and not is_ours(stack)]
     if at_the_end and (lasting := [stack for stack in others if stack.thread_id in view.lasting_threads]):
         return lasting
     own = [stack for stack in others if any(origin(frame.file) == "user" for frame in stack.frames)]
     return own or [stack for stack in others if any(origin(frame.file) == "package" for frame in stack.frames)]
-
-
-def _ours(stack: ThreadStack) -> bool:
-    return any(origin(frame.file) == "hangwatch" for frame in stack.frames)
 
 
 def _comes_to_an_end(stack: ThreadStack) -> bool:
@@ -110,7 +107,9 @@ def _child_may_end(view: RankView) -> bool:
     """The child that it joins takes short naps and has written files: it may work off what it was given."""
     if view.main.doing is not Doing.JOIN_CHILD:
         return False
+    joined = view.evidence.process.waits_for if view.evidence.process is not None else None
     living = (each.facts for each in (*view.evidence.children, *view.evidence.workers) if each.role != HELPER)
+    living = (each for each in living if joined in (None, each.pid))
     return any(_sleeps_briefly(each) and (each.written_bytes or 0) > A_FILE for each in living)
 
 

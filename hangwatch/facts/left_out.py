@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from hangwatch import words
 from hangwatch.facts.call_site import Site
@@ -13,6 +13,7 @@ from hangwatch.facts.case import Case, once
 from hangwatch.facts.caught_errors import caught_in_backward
 from hangwatch.facts.inner_loops import loop_of, outer_loop
 from hangwatch.facts.parts_of_turn import ways_in_turn
+from hangwatch.facts.skip_paths import ways_past
 from hangwatch.facts.unreduced import has_called_backward
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Frame, LoopFacts
@@ -85,6 +86,9 @@ def _loop_of_turns(case: Case, ahead: tuple[int, ...], skipped: Site, reached: S
     one, other = (loop_of(case, place.lines) for place in (skipped, reached))
     if one is None or not all(_came_as_ever(case, rank, reached) for rank in ahead):
         return None
+    leaves = {*one.leaves, *chain.from_iterable(one.outer_leaves)}
+    if any(way.inner and way.where not in leaves for way in ways_past(case, skipped)):
+        return None  # a turn may have gone on without that call
     if other is not None and one.where == other.where:
         return one
     around = (other.where, *other.outer) if other is not None else ()

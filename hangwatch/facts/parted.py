@@ -63,7 +63,8 @@ def left_behind(case: Case) -> Parted | None:
 
     Ranks of several groups that wait at one place, as those of a mesh do, are told together.
     """
-    needs = {id(entry.need): entry for entry in case.blocked.values() if entry.need is not None and entry.need.absent}
+    waiting = (entry for entry in case.blocked.values() if entry.need is not None and entry.need.absent)
+    needs = {(id(entry.group), entry.seq): entry for entry in waiting}
     each = (_left_by_absent(case, entry) for entry in list(needs.values())[:LOOKED_AT_GROUPS])
     known = [one for one in each if one is not None and one.left]
     if not known:
@@ -83,11 +84,11 @@ def _left_by_absent(case: Case, entry: Blocked) -> Parted | None:
     elsewhere = {rank: case.blocked[rank].call for rank in absent if rank in case.blocked}
     if group is None or not number or call is None or len(elsewhere) < len(absent) or None in elsewhere.values():
         return None
-    made = tuple(rank for rank in group.members if rank not in absent)
     before = common_call(case, group, number - 1, group.members)
     others = {rank: other for rank, other in elsewhere.items() if other is not None and other.group != group.name}
     if before is None or len(others) < len(absent) or len({path(other.frames) for other in others.values()}) > 1:
         return None
+    made = tuple(sorted(group.member_set.difference(absent)))
     return _one_way(case, {**dict.fromkeys(made, call), **others}, made, tuple(absent), before)
 
 

@@ -77,9 +77,7 @@ def parting(case: Case) -> Parting | None:
     """The first difference between the ledgers, unless the end of a loop explains it."""
     late: set[int] = set()  # their later steps are other ones than those of the same number elsewhere
     for divergence in case.divergences:
-        if rejoined(case, divergence.counts) or _made_up_for(case, divergence) or _may_come_yet(case, divergence):
-            continue
-        if ends_a_loop(case, divergence) or keep_own_intervals(case, divergence) or keep_own_paces(case, divergence):
+        if _is_explained(case, divergence):
             continue
         if counted_late(case, divergence):
             late.update(divergence.more)
@@ -88,17 +86,23 @@ def parting(case: Case) -> Parting | None:
     return None
 
 
+def _is_explained(case: Case, divergence: Divergence) -> bool:
+    """Nothing is missing there, or what is missing may come yet, or belongs to the end of a loop or another rhythm."""
+    if rejoined(case, divergence.counts) or _made_up_for(case, divergence) or _may_come_yet(case, divergence):
+        return True
+    ends = ends_a_loop(case, divergence)
+    return ends or keep_own_intervals(case, divergence) or keep_own_paces(case, divergence)
+
+
 def _with_those_beside(case: Case, found: Parting) -> Parting:
     """`found` with the ranks of other groups of which the same is true: replicas of a mesh have a group each."""
     if not (found.who and found.call):
         return found
     step, members = found.divergence.step, set(found.divergence.members)
     same = [each for each in case.divergences if each.step == step and members.isdisjoint(each.members)]
-    alike = [
-        each
-        for one in same[:GROUPS_BESIDE]
-        if (each := _judged(case, one)).how is found.how and each.call == found.call
-    ]
+    own = (each for each in same[:GROUPS_BESIDE] if not (_is_explained(case, each) or counted_late(case, each)))
+    judged = (_judged(case, each) for each in own if not _left_loop(case, each))
+    alike = [each for each in judged if (each.how, each.call) == (found.how, found.call)]
     return replace(found, beside=tuple(sorted({rank for each in alike for rank in each.who})))
 
 

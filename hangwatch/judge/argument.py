@@ -49,7 +49,7 @@ def argument(case: Case) -> tuple[str, ...]:
         *waits,
         *ended,
         "two samples of every waiting rank's stack agree, and none of its counters moved between them",
-        "no other thread of these ranks runs the user's code, is in a collective, or has issued one",
+        "no other thread of these ranks runs the user's code or is in a collective, or can issue one again",
     )
 
 

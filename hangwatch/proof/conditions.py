@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hangwatch.model import Phase
 from hangwatch.ranks.ledger import Ledger
-from hangwatch.ranks.thread_stacks import waits_for_a_task
+from hangwatch.ranks.thread_stacks import is_ours, waits_for_a_task
 from hangwatch.ranks.view import OLD_WORDS_S, OVER, RankView
 from hangwatch.stacks.activity import Activity, Doing
 from hangwatch.stacks.frames import name_of
@@ -49,17 +49,21 @@ def raises_by_itself(now: Activity) -> bool:
 
 
 def other_threads_may_help(view: RankView, ledger: Ledger) -> bool:
-    """Another thread runs code that may communicate, or has issued collectives before.
+    """Another thread runs code that may communicate, or has issued collectives before; not one that waits for this.
 
-    Not one that waits for this thread, nor one that waits for a task: this process has no other thread to give it one.
+    Threads of an executor that have no task do nothing by themselves, where no other thread is left to give them one.
     """
     if view.threads_that_may_communicate():
         return True
     waits = view.main if view.main_waits_for_a_thread else None
-    threads = (each for each in zip(view.threads, view.evidence.stacks, strict=True) if not waits_for_a_task(each[1]))
-    others = {thread.thread for thread, _ in threads if thread is not waits and thread.thread_id != view.now.thread_id}
-    others.discard("")
-    return bool(others) and not others.isdisjoint(ledger.issuers(view.rank))
+    others = [
+        (thread.thread, stack)
+        for thread, stack in zip(view.threads, view.evidence.stacks, strict=True)
+        if thread is not waits and thread.thread_id != view.now.thread_id and not is_ours(stack)
+    ]
+    if all(waits_for_a_task(stack) for _, stack in others):
+        return False
+    return not {name for name, _ in others if name}.isdisjoint(ledger.issuers(view.rank))
 
 
 def wait_is_seen(view: RankView, ledger: Ledger) -> bool:

@@ -60,8 +60,12 @@ def _made(one: Stuck, histories: Histories) -> bool:
 
 
 def _was_met(one: Stuck, histories: Histories) -> bool:
-    """The ranks that wait made that call before, and all came to it, if from elsewhere: each role has its own lines."""
-    return one.call is not None and all(histories.times(one.group, rank, one.call) > 1 for rank in one.waiting)
+    """The ranks that wait completed that call before: all came to it, if from elsewhere, as each role has its lines."""
+    token = histories.token_of(one.call) if one.call is not None else None
+    lanes = [one.group.lanes[rank] for rank in one.waiting]
+    return all(
+        any(lane.done(place) and each == token for place, each in enumerate(histories.tokens(lane))) for lane in lanes
+    )
 
 
 def _regular(rank: int, histories: Histories) -> bool:

@@ -50,12 +50,14 @@ def _first_unfit(met: Iterator[Meeting]) -> Meeting | None:
     Totals that never fit are no fault of one call: the sizes on record are not those that were exchanged.
     """
     by_totals: Meeting | None = None
+    fits = False
     for each in met:
         if each.sides:
             return each
-        if by_totals is None:
-            by_totals = each if each.why else None
-        elif not each.why and each.uneven:
+        fits = fits or (not each.why and each.uneven)
+        if by_totals is None and each.why:
+            by_totals = each
+        if by_totals is not None and fits:
             return by_totals
     return None
 

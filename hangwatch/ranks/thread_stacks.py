@@ -23,6 +23,11 @@ def python_of(stack: ThreadStack) -> tuple[Frame, ...]:
     return tuple(frame for frame in stack.frames if not frame.native)
 
 
+def is_ours(stack: ThreadStack) -> bool:
+    """A thread of hangwatch's own."""
+    return any(origin(frame.file) == "hangwatch" for frame in stack.frames)
+
+
 def awaits_a_thread(stack: ThreadStack) -> bool:
     """The user's innermost line is in the join of another thread, or in the result of its future."""
     inner = takewhile(lambda frame: frame.native or origin(frame.file) != "user", stack.frames)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.own_code import awaited_views, status_of
 from hangwatch.model import Certainty, Status
@@ -40,13 +41,15 @@ def communicates_as_it_compiles(case: Case) -> Finding | None:
     groups = [case.blocked[rank].group for rank in compilers]
     if not compilers or len(compilers) > len(others) or _one_is_on_its_way(case):
         return None
+    if not all(sites_of(case).regular(rank) and case.ranks[rank].now.guard != "rank" for rank in others):
+        return None  # one of them may be the one that is where it should not be
     if any(group is None or group.member_set.isdisjoint(others) for group in groups):
         return None
     first = case.ranks[compilers[0]]
     return Finding(
         "compile-skew",
         Certainty.LIKELY,
-        f"{case.name(compilers, capital=True)} {words.verb(len(compilers), 'compiles', 'compile')} again in"
+        f"{case.name(compilers, capital=True)} {words.verb(len(compilers), 'compiles', 'compile')} in"
         f" {words.step(first.step) or 'this step'}, and"
         f" {words.verb(len(compilers), 'waits', 'wait')} there in {first.now.call}{words.at(first.where)} for ranks"
         f" that do not; {case.wait_words(others)} elsewhere{case.at_places(others)}.",

@@ -123,7 +123,7 @@ def ended_its_epoch_early(case: Case) -> Finding | None:
         culprits=case.culprits(left),
         victims=tuple(others),
         step=first.step,
-        evidence=(f"in all epochs before, every rank called from {words.place(first.where)} in the last step alone",),
+        evidence=(f"in all epochs on record, ranks called from {words.place(first.where)} in the last step alone",),
         awaited=left,
     )
 

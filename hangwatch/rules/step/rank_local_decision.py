@@ -301,7 +301,7 @@ def made_fewer_turns_of_a_step(case: Case) -> Finding | None:
             f"{case.name(found.ahead)} came to {words.place(found.lines[1])} by the same call as in earlier steps",
         ),
         witnesses=witnesses_of(case, found),
-        awaited=found.ahead,
+        awaited=odd,
     )
 
 

@@ -211,11 +211,13 @@ def test_an_all_to_all_whose_sums_differ() -> None:
     assert _judged([{**one, "state": "completed"}], [fits]).judgement is None
 
 
+@pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("fits", [False, True])
-def test_sums_of_completed_exchanges_differ_by_a_fault_only_where_those_of_others_fit(fits: bool) -> None:
+def test_sums_of_completed_exchanges_differ_by_a_fault_only_where_those_of_others_fit(fits: bool, turned: bool) -> None:
     """Else the sizes on record are not those that were exchanged."""
     sent = [[[4]], [[8]]]
     made = [([[6]], [[7]]), ([[5]], [[7 if fits else 8]])]
+    made = made[::-1] if turned else made
     ranks = [
         [_entry("all_to_all", sent[rank], sizes[rank], number=number + 1) for number, sizes in enumerate(made)]
         for rank in (0, 1)

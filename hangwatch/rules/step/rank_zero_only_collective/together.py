@@ -7,6 +7,7 @@ from hangwatch.facts.call_site import Site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.skip_paths import ways_past
+from hangwatch.ranks.sides import spread
 
 
 def alone_together(case: Case) -> tuple[int, ...]:
@@ -25,12 +26,24 @@ def alone_together(case: Case) -> tuple[int, ...]:
 
 
 def _are_alone(case: Case, ranks: list[int]) -> bool:
-    sites, others = sites_of(case), [rank for rank in case.blocked if rank not in ranks]
     few = 2 <= len(ranks) <= len(case.blocked) / 2
     if not few or not all(_waits_behind_a_condition(case, rank) for rank in ranks):
         return False
-    new = all(sites.regular(rank) is False and not sites.shared(rank, others) for rank in ranks)
-    return new and all(map(sites.regular, others))
+    sites, together = sites_of(case), frozenset(ranks)
+    others = [rank for rank in case.blocked if rank not in together]
+    new = all(sites.regular(rank) is False and not sites.shared(rank, spread(others)) for rank in spread(ranks))
+    return new and all(map(sites.regular, others)) and _wait_for(case, _awaited(case, ranks), together)
+
+
+def _awaited(case: Case, ranks: list[int]) -> set[int]:
+    needs = {id(need): need for rank in ranks if (need := case.blocked[rank].need) is not None}
+    return {rank for need in needs.values() for rank in need.absent}
+
+
+def _wait_for(case: Case, awaited: set[int], together: frozenset[int]) -> bool:
+    """Each of them waits for one of the few: nothing else keeps it from their call."""
+    needs = [case.blocked[rank].need if rank in case.blocked else None for rank in awaited]
+    return all(need is not None and not together.isdisjoint(need.absent) for need in needs)
 
 
 def _waits_behind_a_condition(case: Case, rank: int) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hangwatch import words
 from hangwatch.facts.call_site import Site, site
+from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty
@@ -45,7 +46,7 @@ def left_out_in_the_background(case: Case) -> Finding | None:
         step=case.furthest_step(found.past),
         evidence=(
             f"{who} {words.verb(len(found.past), 'has', 'have')} made {made}, and {case.name(found.waiting)} one more",
-            f"all of them are in the same step{_number(case, found)}",
+            f"all of them are in the same step, {case.ranks[found.past[0]].step.step}",
         ),
         witnesses=(
             Witness(Kind.MAJORITY, f"most ranks have made that call: {case.name(found.waiting)}"),
@@ -56,39 +57,47 @@ def left_out_in_the_background(case: Case) -> Finding | None:
 
 
 def _fewer(case: Case) -> _Fewer | None:
+    """The first such call, of those for which ranks wait."""
+    seen = set[tuple[str, int]]()
     for entry in case.blocked.values():
         group, number, need = entry.group, entry.seq, entry.need
         if group is None or not number or number < 2 or need is None or entry.to_a_peer:
             continue
-        past = tuple(need.absent)
-        waiting = tuple(rank for rank in group.members if rank not in past)
-        found = _Fewer(group, number, past, waiting)
-        return found if len(past) < len(waiting) and _is_that(case, found) else None
+        if (group.name, number) in seen or 2 * len(need.absent) >= len(group.members):
+            continue
+        seen.add((group.name, number))
+        absent = frozenset(need.absent)
+        found = _Fewer(group, number, need.absent, tuple(rank for rank in group.members if rank not in absent))
+        if _is_that(case, found):
+            return found
     return None
 
 
 def _is_that(case: Case, found: _Fewer) -> bool:
-    """Both sides stand and need each other, have taken as many steps, and call there from one place, in threads."""
+    """Both sides stand and need each other in one counted step, and call there from one place, in threads.
+
+    Those with one call less are in a call that is new to them, behind all of those.
+    """
     both = (*found.past, *found.waiting)
     stand = all(rank in case.blocked for rank in both)
     steps = {view.step.step for view in case.views(both)}
+    waiting = frozenset(found.waiting)
     if any(view.threads_that_may_communicate() for view in case.views(found.past)):
         return False  # a thread of its own may be on its way to that call
-    if not stand or len(steps) > 1 or not all(_stands_there(case.blocked[rank], found) for rank in found.waiting):
+    if not stand or len(steps) > 1 or None in steps:
+        return False
+    if not all(_stands_there(case.blocked[rank], found) for rank in found.waiting):
+        return False
+    if any(sites_of(case).regular(rank) is not False for rank in found.past):
         return False
     needs = [case.blocked[rank].need for rank in found.past]
-    kept = all(need is not None and not {*need.absent}.isdisjoint(found.waiting) for need in needs)
+    kept = all(need is not None and not waiting.isdisjoint(need.absent) for need in needs)
     places = _places(case, found)
     return kept and len(places) == 1 and None not in places
 
 
 def _stands_there(entry: Blocked, found: _Fewer) -> bool:
     return entry.group is found.group and entry.seq == found.number
-
-
-def _number(case: Case, found: _Fewer) -> str:
-    step = case.ranks[found.past[0]].step.step
-    return f", {step}" if step is not None else ""
 
 
 def _places(case: Case, found: _Fewer) -> set[Site | None]:

@@ -42,3 +42,16 @@ def test_a_thread_that_still_writes_may_come_to_the_barrier() -> None:
     verdict = diagnose(_with_thread(_stuck(), saving)).verdict
     assert verdict.cause != "skipped-collective"
     assert verdict.hang is not Certainty.PROVEN
+
+
+def test_a_timer_may_give_an_idle_executor_a_task() -> None:
+    """Then that the executor has none proves nothing."""
+    waiting = Frame("/usr/lib/python3.11/threading.py", 1385, "run")
+    assert diagnose(_with_thread(_stuck(), waiting)).verdict.hang is not Certainty.PROVEN
+
+
+def test_rank_0_is_named_as_any_other() -> None:
+    """The order in which the waits of ranks are looked at tells nothing."""
+    stuck = _stuck()
+    turned = replace(stuck, ranks=tuple(sorted(stuck.ranks, key=lambda each: each.rank != SKIPPED)))
+    assert [who.rank for who in diagnose(turned).verdict.culprits] == [SKIPPED]
