@@ -95,7 +95,7 @@ def caught_without_backward(case: Case) -> Finding | None:
 
 def caught_without_its_key(case: Case) -> Finding | None:
     """Ranks caught an error in their last step, and the others wait for a key of a store which is not set."""
-    found = caught_before_a_key(case) if case.in_trouble else {}
+    found = caught_before_a_key(case)
     if not found:
         return None
     ranks = tuple(sorted(found))

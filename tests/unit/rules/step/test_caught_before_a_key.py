@@ -31,6 +31,18 @@ def test_the_rank_whose_steps_ended_with_the_error_is_named() -> None:
     assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("exception-on-one-rank", [CAUGHT_ITS_ERROR])
 
 
+def test_no_rank_needs_to_wait_in_a_collective() -> None:
+    """All of them, the one that collects too, may wait for keys."""
+    stuck = _stuck()
+    client = next(each for each in stuck.ranks if each.rank == 1)
+    ranks = (
+        replace(each, stacks=client.stacks, earlier_stacks=client.earlier_stacks) if each.rank == 0 else each
+        for each in stuck.ranks
+    )
+    verdict = diagnose(replace(stuck, ranks=tuple(ranks))).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("exception-on-one-rank", [CAUGHT_ITS_ERROR])
+
+
 def test_an_error_in_the_step_in_which_all_are_says_nothing() -> None:
     """Its rank has gone as far as the others, and waits for the key as they do."""
     stuck = _stuck()
