@@ -151,13 +151,16 @@ def _given(way: Bypass) -> str:
 def of_one_condition(case: Case, one: Site | None, other: Site | None) -> bool:
     """One condition of the source leads to the call of the one or of the other: each stands in the place of the other.
 
-    The way past a call is then the line that makes the other one, or both have a way past them at one condition.
+    The way past a call is then the line that makes the other one, or each is past one and the same condition where
+    that is not what leads past the other. What leads past both leads to neither.
     """
     if one is None or other is None:
         return False
-    past_one, past_other = _lines(ways_past(case, one)), _lines(ways_past(case, other))
-    return not (past_one.isdisjoint({*other.lines, *past_other}) and past_other.isdisjoint(one.lines))
+    past_one, past_other = _asked(ways_past(case, one)), _asked(ways_past(case, other))
+    if not (past_one.keys().isdisjoint(other.lines) and past_other.keys().isdisjoint(one.lines)):
+        return True
+    return any(past_one[line] != past_other[line] for line in past_one.keys() & past_other.keys())
 
 
-def _lines(ways: tuple[Bypass, ...]) -> set[tuple[str, int]]:
-    return {(way.where.file, way.where.line) for way in ways}
+def _asked(ways: tuple[Bypass, ...]) -> dict[tuple[str, int], str]:
+    return {(way.where.file, way.where.line): way.text for way in ways}
