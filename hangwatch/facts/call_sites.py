@@ -234,15 +234,15 @@ class Sites:
 
         Which batch is the last one, the epoch before says.
         """
-        now, ends = self.case.ranks[rank].step, self._ends_of_epochs(rank)
-        made = {step for step, places in self.by_step(rank).items() if step != now.step and _holds(places, place)}
-        last = {ends[step] for step in made if step in ends}
-        return bool(made) and made <= ends.keys() and now.batch is not None and last == {now.batch}
+        batch = self.case.ranks[rank].step.batch
+        return batch is not None and set(self.ends_made_at(rank, place)) == {batch}
 
-    def _ends_of_epochs(self, rank: int) -> dict[int, int | None]:
-        """The steps on record after which an epoch began, each with its batch."""
-        steps = self.case.ledger.steps(rank)
-        return {one.step: one.batch for one, two in pairwise(steps) if one.epoch != two.epoch}
+    def ends_made_at(self, rank: int, place: Site) -> list[int | None]:
+        """The batches of earlier steps in which `rank` called from `place`; [] unless each of these ended an epoch."""
+        steps, now = self.case.ledger.steps(rank), self.case.ranks[rank].step.step
+        ends = {one.step: one.batch for one, two in pairwise(steps) if one.epoch != two.epoch}
+        made = {step for step, places in self.by_step(rank).items() if step != now and _holds(places, place)}
+        return [ends[step] for step in made] if made <= ends.keys() else []
 
     def precedes(self, rank: int, earlier: Site, later: Site) -> bool:
         """In the last step of `rank` that had both, `earlier` came before `later`."""

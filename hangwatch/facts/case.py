@@ -105,6 +105,11 @@ class Case:
         """Ranks that stand in a collective or point-to-point call, certain or not."""
         return self.waits.blocked()
 
+    @cached_property
+    def all_wait(self) -> bool:
+        """Every living rank stands in a call: none is on its way in code of its own."""
+        return all(view.rank in self.blocked for view in self if not view.dead)
+
     def surely_waits(self, view: RankView) -> bool:
         """Its host waits: in a call of torch.distributed that blocks, or for its device.
 

@@ -70,10 +70,11 @@ def caught_before_a_key(case: Case) -> dict[int, ExceptionFacts]:
     What keys they wait for is not known. So the error must be the first of its kind, for others are handled as they
     come, and its step one that the others went on from: what came of it is missing since then.
     """
-    living, ports = [view for view in case if not view.dead], store_ports(case)
-    if not living or not all(view.rank in case.blocked or waits_for_key(view, ports) for view in living):
-        return {}
+    living = [view for view in case if not view.dead]
     last = {view.rank: error for view in living if (error := last_caught(view)) is not None}
+    ports = store_ports(case) if last else frozenset()
+    if not last or not all(view.rank in case.blocked or waits_for_key(view, ports) for view in living):
+        return {}
     later = [view.step.step for view in living if view.rank not in last and view.step.step is not None]
     behind = bool(later) and all((error.step or 0) < min(later) for error in last.values())
     first = behind and all(_is_first_of_its_kind(case.ranks[rank], error) for rank, error in last.items())

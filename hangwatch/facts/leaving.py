@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
-
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.child import CHILD_QUIET_IO, HELPER
 from hangwatch.model import Phase, ProcessFacts, Status, ThreadStack
 from hangwatch.ranks.processes import computed
-from hangwatch.ranks.thread_stacks import is_ours
+from hangwatch.ranks.thread_stacks import below_the_user, is_ours
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing, Within
 from hangwatch.stacks.classify import activity
@@ -82,7 +80,7 @@ def awaited_threads(view: RankView) -> list[ThreadStack]:
     Those that keep the process, as the rank itself says; else those with code of the user's, or of a package.
     """
     at_the_end = view.main.doing is Doing.JOIN_THREADS
-    inner = takewhile(lambda frame: frame.native or origin(frame.file) != "user", view.evidence.main_stack)
+    inner = below_the_user(view.evidence.main_stack)
     if not at_the_end and not any(frame.file.endswith(_BETWEEN_THREADS) for frame in inner):
         return []
     others = [stack for stack in view.evidence.stacks if not stack.main and stack.frames and not is_ours(stack)]

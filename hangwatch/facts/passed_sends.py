@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hangwatch.facts.call_site import path
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.peer_totals import exchanged
-from hangwatch.facts.skip_paths import ways_to
+from hangwatch.facts.skip_paths import conditional, ways_to
 from hangwatch.model import Bypass, Collective
 from hangwatch.proof.waits import Blocked
 
@@ -65,7 +65,7 @@ def _own_ways(case: Case, call: Collective) -> tuple[Bypass, ...]:
     ways = ways_to(case, call)
     if any(way.asks == "rank" for way in ways):
         return ()
-    return tuple(way for way in ways if way.inner and way.asks != "alike")
+    return conditional(ways)
 
 
 def _is_past(here: Collective | None, call: Collective) -> bool:

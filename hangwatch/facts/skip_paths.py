@@ -148,6 +148,11 @@ def _given(way: Bypass) -> str:
     return f"; `{way.given_text}` at {words.place(way.given)}" if way.given is not None else ""
 
 
+def conditional(ways: tuple[Bypass, ...]) -> tuple[Bypass, ...]:
+    """Those around the call itself that may come out unlike on the ranks."""
+    return tuple(way for way in ways if way.inner and way.asks != "alike")
+
+
 def of_one_condition(case: Case, one: Site | None, other: Site | None) -> bool:
     """One condition of the source leads to the call of the one or of the other: each stands in the place of the other.
 

@@ -36,8 +36,8 @@ from hangwatch.rules.step.rank_local_decision import (
     made_fewer_turns_of_a_step,
     made_unlike_turns,
     rank_local_decision,
-    repeated_in_a_loop,
-    repeats_in_a_loop,
+    repeated_a_call,
+    repeats_a_call,
     stopped_by_a_switch,
 )
 from hangwatch.rules.step.rank_zero_only_collective import rank_zero_only
@@ -71,7 +71,7 @@ HISTORIES: tuple[Rule, ...] = (
     communicates_as_it_compiles,
     concurrent_collectives,
     mispaired_threads,
-    repeats_in_a_loop,
+    repeats_a_call,
     left_an_inner_loop,
     uneven_validation,
     uneven_other_loader,
@@ -95,7 +95,7 @@ HISTORIES: tuple[Rule, ...] = (
     rank_local_decision,
     made_unlike_turns,
     decided_by_a_trainer,
-    repeated_in_a_loop,
+    repeated_a_call,
     ended_its_epoch_early,
     rank_zero_only,
     made_fewer_turns_of_a_step,

@@ -132,9 +132,10 @@ class _Apart:
         if not self.why:
             return " No call before them is recorded that would tell which ranks left the order, and how."
         they, missed = len(self.who), "that of the others" if self.of_a_step else "a call, or added one"
+        lone = f"it may be one that {words.verb(they, 'this rank makes', 'these ranks make')} alone"
         best = {
             _MISMATCH: "it may stand in the place of the others' call",
-            _ALONE: (lone := f"it may be one that {words.verb(they, 'this rank makes', 'these ranks make')} alone"),
+            _ALONE: lone,
             _DECIDED: lone,
             _UNEVEN: f"{words.verb(they, 'this rank', 'these ranks')} may have left the loop earlier",
             _SKIPPED: f"{words.verb(they, 'this rank', 'these ranks')} may have left out {missed}",
@@ -247,9 +248,10 @@ def _or_else(causes: Iterable[str], who: list[int], parted: _Apart | None) -> It
     if parted is not None and parted.of_a_step:
         said = f"{ranks(who)} may be in a round more, where the others have ended their loop"
         return (Alternative(cause, Certainty.UNDETERMINED, said) for cause in causes)
+    lone = f"{ranks(who)} may make that call alone, on a condition that the others do not meet"
     texts = {
         _MISMATCH: f"the call of {ranks(who)} may stand in the place of the others', on another branch",
-        _ALONE: (lone := f"{ranks(who)} may make that call alone, on a condition that the others do not meet"),
+        _ALONE: lone,
         _DECIDED: lone,
         _UNEVEN: f"that call of {ranks(who)} may come after the end of a loop",
         _SKIPPED: f"{ranks(who)} may have left out calls before that one",

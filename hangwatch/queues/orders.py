@@ -28,11 +28,7 @@ _MOST_RANKS = 64  # of a large job that are compared
 _MOST_CONCERNED = 16  # ranks of a circle whose orders are held against those of others of their role
 _SAME_ROLE = 32  # calls that ranks made alike before they parted: until then they ran one part of the program
 _OF_A_ROLE = 2  # ranks of a role that tell who left its order
-_CAUSES = {
-    Kind.SKIPPED: "skipped-collective",
-    Kind.EXTRA: "",  # `alone_cause`
-    Kind.MOVED: "group-order-cycle",
-}
+_TOLD = (Kind.SKIPPED, Kind.EXTRA, Kind.MOVED)
 
 
 def parted(queues: Queues, chain: Chain, histories: Histories) -> Finding | None:
@@ -55,7 +51,7 @@ def _left_most(chain: Chain, histories: Histories, concerned: list[int], compare
         return None
     if _may_have_left_their_own(found):
         return None
-    return _finding(histories, chain, stray[0], found, usual) if found.reading.kind in _CAUSES else None
+    return _finding(histories, chain, stray[0], found, usual) if found.reading.kind in _TOLD else None
 
 
 def _may_have_left_their_own(found: Parting) -> bool:
@@ -73,7 +69,7 @@ def _left_its_role(chain: Chain, histories: Histories, concerned: list[int], com
     if len(left) != 1:
         return None
     ((rank, found, usual),) = left
-    if not found.reading.whole or found.reading.agreeing < _AS_OTHERS or found.reading.kind not in _CAUSES:
+    if not found.reading.whole or found.reading.agreeing < _AS_OTHERS or found.reading.kind not in _TOLD:
         return None
     if any(step.pair for step in found.changed()):
         return None  # its messages tell more
@@ -110,6 +106,12 @@ def _most(orders: AllGroups, compared: list[int]) -> list[int]:
     return []
 
 
+def _cause(kind: Kind, rank: int) -> str:
+    if kind is Kind.EXTRA:
+        return alone_cause([rank])
+    return "skipped-collective" if kind is Kind.SKIPPED else "group-order-cycle"
+
+
 def _finding(histories: Histories, chain: Chain, rank: int, found: Parting, usual: list[int]) -> Finding | None:
     orders = histories.all_groups
     if found.reading.kind is Kind.EXTRA and _is_theirs(histories.queues, found):
@@ -130,7 +132,7 @@ def _finding(histories: Histories, chain: Chain, rank: int, found: Parting, usua
     behind = words.plural(found.reading.agreeing, "call")
     lost = orders.lost(rank) and found.place < ENOUGH  # the place may lie before what is recorded
     return Finding(
-        _CAUSES[kind] or alone_cause([rank]),
+        _cause(kind, rank),
         Certainty.UNDETERMINED if lost else Certainty.LIKELY,
         f"{said}{times}: {'so the ranks wait for each other, over several groups' if chain.circle else _MISPAIRED}.",
         culprits=((rank, call.where),),

@@ -108,6 +108,8 @@ def as_changed(
 
     None where the orders differ in more, or nothing behind the place is recorded that would tell.
     """
+    if not of_one_path(row[place], usual[place]):
+        return None
     known, pairs = {*usual, *row[:place]}, zip(row[place:], usual[place : place + LOOKED_AT], strict=False)
     same = 0
     for mine, theirs in pairs:

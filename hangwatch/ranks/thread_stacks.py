@@ -28,10 +28,14 @@ def is_ours(stack: ThreadStack) -> bool:
     return any(origin(frame.file) == "hangwatch" for frame in stack.frames)
 
 
+def below_the_user(frames: Iterable[Frame]) -> Iterable[Frame]:
+    """The frames of what the user's innermost line called; all of them where no line is the user's."""
+    return takewhile(lambda frame: frame.native or origin(frame.file) != "user", frames)
+
+
 def awaits_a_thread(stack: ThreadStack) -> bool:
     """The user's innermost line is in the join of another thread, or in the result of its future."""
-    inner = takewhile(lambda frame: frame.native or origin(frame.file) != "user", stack.frames)
-    return any(name_of(frame.function) in _JOINS for frame in inner)
+    return any(name_of(frame.function) in _JOINS for frame in below_the_user(stack.frames))
 
 
 def waits_for_a_task(stack: ThreadStack) -> bool:

@@ -39,7 +39,7 @@ def communicates_as_it_compiles(case: Case) -> Finding | None:
     compilers = [rank for rank, entry in case.blocked.items() if _calls_in_compiler(entry)]
     others = [rank for rank in case.blocked if rank not in compilers]
     groups = [case.blocked[rank].group for rank in compilers]
-    if not compilers or len(compilers) > len(others) or _one_is_on_its_way(case):
+    if not compilers or len(compilers) > len(others) or not case.all_wait:
         return None
     if not all(sites_of(case).regular(rank) and case.ranks[rank].now.guard != "rank" for rank in others):
         return None  # one of them may be the one that is where it should not be
@@ -59,10 +59,6 @@ def communicates_as_it_compiles(case: Case) -> Finding | None:
         evidence=(f"the call of rank {first.rank} was made within its compiler, and that of no other rank",),
         awaited=tuple(compilers),
     )
-
-
-def _one_is_on_its_way(case: Case) -> bool:
-    return any(view.rank not in case.blocked for view in case if not view.dead)
 
 
 def _calls_in_compiler(entry: Blocked) -> bool:

@@ -311,12 +311,12 @@ def _apart_before(case: Case, found: Parted) -> bool:
     return earlier is not None and now is not None and earlier.step.step is not None and earlier.step.step < now
 
 
-def repeats_in_a_loop(case: Case) -> Finding | None:
+def repeats_a_call(case: Case) -> Finding | None:
     """Few ranks stand in a call that they made in this step already."""
     return repeated_now(case, "rank-local-decision")
 
 
-def repeated_in_a_loop(case: Case) -> Finding | None:
+def repeated_a_call(case: Case) -> Finding | None:
     """The same of the first step in which the numbers of calls differ."""
     return repeated_before(case, "rank-local-decision")
 

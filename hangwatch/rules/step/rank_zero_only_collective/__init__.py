@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop, has_left_loop
@@ -71,10 +70,6 @@ def _alone_now(case: Case) -> RankView | None:
     return _alone_among(case, list(case.blocked), by_themselves) or _alone_in_a_circle(case)
 
 
-def _others(case: Case, rank: int) -> Iterator[Blocked]:
-    return (entry for entry in case.blocked.values() if entry.rank != rank)
-
-
 def _alone_in_a_circle(case: Case) -> RankView | None:
     """Each rank of it waits in another group, if from one line. Messages that cross say more of themselves."""
     circle = list(case.graph.cycle(case.deadlocked))
@@ -88,7 +83,8 @@ def _comes_by_another_path(case: Case, rank: int) -> bool:
     entry = case.blocked[rank]
     call = entry.call if case.ranks[rank].now.guard != "rank" else None
     made = recorded_caller(call) if call is not None else None
-    if call is None or made is None or any(each.group is entry.group for each in _others(case, rank)):
+    others = (each for each in case.blocked.values() if each is not entry)
+    if call is None or made is None or any(each.group is entry.group for each in others):
         return False
     earlier = (each for each in case.ledger.calls_in(rank, call.group) if each.seq < call.seq and each.op == call.op)
     return sum(recorded_caller(each) == made for each in earlier) >= HABIT
@@ -131,7 +127,7 @@ def _alone_among(case: Case, ranks: list[int], asked: list[int]) -> RankView | N
         return None
     if all(_is_past(case, lone.rank, other.rank) for other in others):
         return None  # they wait in a call that it is through: something else keeps them there
-    if any(view.rank not in case.blocked for view in case if not view.dead):
+    if not case.all_wait:
         return None  # a rank is still on its way in its own code
     usual = [other for other in others if sites.regular(other.rank) or has_left_loop(case, other)]
     known = 2 * len(usual) > len(others) or lone.guarded

@@ -45,9 +45,10 @@ def _may_be_first(case: Case, found: Mismatch, view: RankView) -> bool:
 
 def _is_a_branch(case: Case, found: Mismatch, view: RankView) -> bool:
     """A condition that asks for no rank led it to its call, and the others to theirs, which it stands in place of."""
-    own, others = found.calls[view.rank], [call for rank, call in found.calls.items() if rank != view.rank]
-    branch = (of_one_condition(case, site(own), site(call)) for call in others if call != own)
-    return view.now.guard != "rank" and any(branch)
+    if view.now.guard == "rank":
+        return False
+    own, places = site(found.calls[view.rank]), {site(call) for call in found.calls.values()}
+    return any(of_one_condition(case, own, place) for place in places if place != own)
 
 
 def _came_early(case: Case, found: Mismatch, view: RankView) -> bool:

@@ -6,7 +6,9 @@ from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.call_site import Site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.skip_paths import ways_past
+from hangwatch.facts.skip_paths import conditional, ways_past
+from hangwatch.facts.standing import by_site
+from hangwatch.proof.waits import Blocked
 from hangwatch.ranks.sides import spread
 
 
@@ -15,19 +17,17 @@ def alone_together(case: Case) -> tuple[int, ...]:
 
     The others, for which they wait, stand in calls that they have made before: they are in their usual order.
     """
-    if first_uneven(case) is not None or any(view.rank not in case.blocked for view in case if not view.dead):
+    if first_uneven(case) is not None or not case.all_wait:
         return ()
-    by_place: dict[Site, list[int]] = {}
-    for rank in case.blocked:
-        if (place := sites_of(case).now(rank)) is not None:
-            by_place.setdefault(place, []).append(rank)
-    found = [ranks for ranks in by_place.values() if _are_alone(case, ranks)]
+    found = [ranks for place, ranks in by_site(case).items() if _are_alone(case, place, ranks)]
     return tuple(found[0]) if len(found) == 1 else ()
 
 
-def _are_alone(case: Case, ranks: list[int]) -> bool:
+def _are_alone(case: Case, place: Site, ranks: list[int]) -> bool:
     few = 2 <= len(ranks) <= len(case.blocked) / 2
-    if not few or not all(_waits_behind_a_condition(case, rank) for rank in ranks):
+    if not few or not all(_waits_for_others(case.blocked[rank]) for rank in ranks):
+        return False
+    if not conditional(ways_past(case, place)) and any(case.ranks[rank].now.guard != "rank" for rank in ranks):
         return False
     sites, together = sites_of(case), frozenset(ranks)
     others = [rank for rank in case.blocked if rank not in together]
@@ -46,10 +46,7 @@ def _wait_for(case: Case, awaited: set[int], together: frozenset[int]) -> bool:
     return all(need is not None and not together.isdisjoint(need.absent) for need in needs)
 
 
-def _waits_behind_a_condition(case: Case, rank: int) -> bool:
-    """It waits in a collective for a rank that is elsewhere, at a place to which a condition leads."""
-    entry, place = case.blocked[rank], sites_of(case).now(rank)
-    if entry.need is None or not entry.need.absent or entry.to_a_peer or not entry.activity.in_collective:
-        return False
-    ways = ways_past(case, place) if place is not None else ()
-    return case.ranks[rank].now.guard == "rank" or any(way.inner and way.asks != "alike" for way in ways)
+def _waits_for_others(entry: Blocked) -> bool:
+    """It is in a collective, for which a rank that is elsewhere is missing."""
+    missing = entry.need is not None and bool(entry.need.absent)
+    return missing and entry.activity.in_collective and not entry.to_a_peer

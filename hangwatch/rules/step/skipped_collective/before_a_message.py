@@ -9,7 +9,7 @@ from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, what
 from hangwatch.facts.own_order import gone_by
 from hangwatch.facts.rounds import amid_its_turn, left_habit
-from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_to
+from hangwatch.facts.skip_paths import conditional, evidence_of, skip_path, the_only, ways_to
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Certainty, Collective
 from hangwatch.proof.graph import Need
@@ -38,7 +38,7 @@ def left_out_before_a_message(case: Case) -> Finding | None:
     ways = ways_to(case, found.call)
     if any(way.asks == "rank" for way in ways):
         return None  # behind a rank check the call is that of its ranks
-    own = tuple(way for way in ways if way.inner and way.asks != "alike")
+    own = conditional(ways)
     witnesses = tuple(_witnesses(case, found, own))
     blames = case.weigh(witnesses) is not Certainty.UNDETERMINED
     few, others = case.name(found.absent), case.name(found.waiting)
