@@ -17,6 +17,7 @@ from hangwatch.facts.skip_paths import ways_past
 from hangwatch.facts.unreduced import has_called_backward
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Frame, LoopFacts
+from hangwatch.ranks.sides import spread
 
 
 @dataclass(frozen=True)
@@ -84,16 +85,19 @@ def witnesses_of(case: Case, found: LeftOut) -> tuple[Witness, ...]:
 
 def _loop_of_turns(case: Case, ahead: tuple[int, ...], skipped: Site, reached: Site) -> LoopFacts | None:
     one, other = (loop_of(case, place.lines) for place in (skipped, reached))
-    if one is None or not all(_came_as_ever(case, rank, reached) for rank in ahead):
+    if one is None:
         return None
     leaves = {*one.leaves, *chain.from_iterable(one.outer_leaves)}
     if any(way.inner and way.where not in leaves for way in ways_past(case, skipped)):
         return None  # a turn may have gone on without that call
+    asked = spread(ahead)
+    if not all(_came_as_ever(case, rank, reached) for rank in asked):
+        return None
     if other is not None and one.where == other.where:
         return one
     around = (other.where, *other.outer) if other is not None else ()
     within = [where for where in (one.where, *one.outer)[:-1] if where not in around]  # the last is over the steps
-    again = all(skipped in sites_of(case).by_step(rank).get(case.ranks[rank].step.step or 0, ()) for rank in ahead)
+    again = all(skipped in sites_of(case).by_step(rank).get(case.ranks[rank].step.step or 0, ()) for rank in asked)
     return outer_loop(one, within[-1]) if within and again else None
 
 

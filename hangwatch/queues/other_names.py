@@ -41,9 +41,7 @@ def _found(queues: Queues, one: Stuck, parts: list[Communicator], chain: Chain) 
     (_, usual), *others = named
     most = len(usual) > max(len(each) for _, each in others)
     odd = sorted(rank for _, each in others for rank in each) if most else []
-    held = [
-        f"{ranks(_users(each))} {words.verb(len(_users(each)), 'has', 'have')} it as {each.title}" for each in parts
-    ]
+    held = [f"{ranks(who)} {words.verb(len(who), 'has', 'have')} it as {name}" for name, who in named]
     members = words.ranks(one.group.members)
     return Finding(
         "new-group-mismatch",
