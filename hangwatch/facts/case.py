@@ -17,7 +17,7 @@ from hangwatch.proof.conditions import never_issues_again
 from hangwatch.proof.graph import WaitGraph
 from hangwatch.proof.waits import Blocked, Waits
 from hangwatch.ranks.comparable_places import with_comparable_places
-from hangwatch.ranks.device_waits import Path, python_frames
+from hangwatch.ranks.device_waits import COPIES_S, Path, python_frames
 from hangwatch.ranks.first_divergence import first_divergence, unfinished
 from hangwatch.ranks.issuers import even_without_background
 from hangwatch.ranks.ledger import Group, Ledger
@@ -123,12 +123,16 @@ class Case:
         return view.waits_for_sure or self.waits.shows_device_wait(view)
 
     def _behind_one(self, view: RankView) -> bool:
-        return (view.now.launches or view.spins) and view.rank in self.blocked
+        return (self.waits.launches(view) or view.spins) and view.rank in self.blocked
 
     def works(self, view: RankView) -> bool:
         """`view` shows a sign of work; that it spins in a wait is none."""
-        spins = self.waits.spins(view) or python_frames(view) in self._device_lines
+        spins = self.waits.spins(view) or python_frames(view) in self._device_lines or self._stands_behind_one(view)
         return view.works_besides if spins else view.works
+
+    def _stands_behind_one(self, view: RankView) -> bool:
+        """The driver has not taken what it launches or copies for so long: it takes a processor to wait for a queue."""
+        return view.evidence.still_s >= COPIES_S and self._behind_one(view)
 
     def stands_where_others_wait(self, view: RankView) -> bool:
         """In the frames in which other ranks wait for their device: it probably waits so, for what no counter knows.

@@ -118,7 +118,8 @@ def _of(case: Case, entry: Blocked, call: Collective, peer: int) -> LeftHabit | 
     """What one of the two did otherwise: in the present round, or in one before, for messages run ahead."""
     divisions = dict.fromkeys(("", _markers(case, entry.rank, peer)))
     found = [_by(case, entry, call, peer, markers) for markers in divisions]
-    return next((each for each in found if each is not None), None) or _by_interval(case, entry, call, peer)
+    first = next((each for each in found if each is not None), None)
+    return first or (_by_interval(case, entry, call, peer) if entry.activity.in_collective else None)
 
 
 def _by_interval(case: Case, entry: Blocked, call: Collective, peer: int) -> LeftHabit | None:
@@ -142,7 +143,11 @@ def _by(case: Case, entry: Blocked, call: Collective, peer: int, markers: str) -
     mine, theirs = _rounds(case, entry.rank, markers), _rounds(case, peer, markers)
     present = max(mine, default=0)
     alike = [n for n in sorted(mine.keys() & theirs.keys()) if mine[n].opened == mine[present].opened]
-    found = (_in_round(entry, call, peer, mine, theirs, alike[: place + 1]) for place in reversed(range(len(alike))))
+    over = {n for n in alike if not entry.activity.in_collective and _is_over(case, entry.rank, mine[n])}
+    found = (
+        _in_round(entry, call, peer, mine, theirs, alike[: place + 1], over=alike[place] in over)
+        for place in reversed(range(len(alike)))
+    )
     first = next((each for each in found if each is not None), None)
     return first if first is None or markers else replace(first, step=_named(case, first.rank, first.number))
 
@@ -152,8 +157,14 @@ def _named(case: Case, rank: int, step: int) -> StepName:
     return next((entry.name for entry in entries if entry.step == step), StepName(step=step))
 
 
+def _is_over(case: Case, rank: int, made: _Round) -> bool:
+    """The rank has come to a later step than that of its last call there."""
+    step, last = case.ranks[rank].step.step, made.calls[-1].step if made.calls else None
+    return step is not None and last is not None and last < step
+
+
 def _in_round(
-    entry: Blocked, call: Collective, peer: int, mine: Rounds, theirs: Rounds, alike: list[int]
+    entry: Blocked, call: Collective, peer: int, mine: Rounds, theirs: Rounds, alike: list[int], *, over: bool
 ) -> LeftHabit | None:
     """What differs in the last of the `alike` rounds, where all those before it were equal."""
     *before, now = alike
@@ -168,6 +179,8 @@ def _in_round(
         return LeftHabit(entry.rank, peer, made[now], count, len(before), call, now)
     if not count >= made[now] > served[now]:
         return None  # where neither made them, as at the end of an epoch, none is missing
+    if made[now] < count and over:
+        return None  # its host runs ahead of the device, and made no more in that round: neither kept to the habit
     lasts = {n: theirs[n].last(other, entry.rank, call) for n in before}
     last = lasts[before[-1]]
     fewer = LeftHabit(peer, entry.rank, served[now], count, len(before), last, now, repeated=theirs[now].came_to(last))

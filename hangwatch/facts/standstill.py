@@ -17,12 +17,11 @@ from hangwatch.facts.case import Case, once
 from hangwatch.facts.mismatches import differing
 from hangwatch.facts.own_code import awaited_views
 from hangwatch.proof.graph import Need, WaitGraph
-from hangwatch.ranks.device_waits import on_device, queued
+from hangwatch.ranks.device_waits import COPIES_S, on_device, queued
 from hangwatch.ranks.ledger import Group
 from hangwatch.ranks.view import RankView
 
 STANDS_S = 2.0  # seconds without movement: what completes with wrong numbers has done so
-COPIES_S = 10.0  # seconds, where a host launches or copies: one line of a program seldom copies for longer
 Call = tuple[Group, int]
 
 

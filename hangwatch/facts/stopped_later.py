@@ -46,7 +46,7 @@ def sentences(later: Sequence[RankView]) -> tuple[str, ...]:
 
 
 def _waits(view: RankView) -> bool:
-    return view.now.doing in _WAITS or shows_device_wait(view.now)
+    return view.now.doing in _WAITS or shows_device_wait(view.now) or view.now.launches
 
 
 def _ticked_at(view: RankView) -> float:

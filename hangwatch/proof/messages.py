@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hangwatch.model import Collective, PeerCount
-from hangwatch.ranks.ledger import Ledger
+from hangwatch.ranks.device_waits import on_device
+from hangwatch.ranks.ledger import Group, Ledger
 
 
 def made_and_served(ledger: Ledger, rank: int, call: Collective) -> tuple[int, int] | None:
@@ -39,6 +42,32 @@ def with_peer(ledger: Ledger, rank: int, name: str, peer: int) -> PeerCount | No
     if head is None or sum(each.sent + each.received for each in head.peers) < head.sent + head.received:
         return None
     return next((each for each in head.peers if each.peer == peer), PeerCount(peer))
+
+
+def unserved(ledger: Ledger, rank: int) -> Collective | None:
+    """The last call of `rank` of a kind of which it has queued more with a peer on a device than that peer serves.
+
+    A receive goes before a send: its data has not come, while that of a send may have been taken into a buffer.
+    """
+    groups = [group for group in ledger.groups_of(rank) if on_device(group, rank)]
+    found = [call for group in groups for call in _unserved_in(ledger, rank, group)]
+    return next((call for call in found if "recv" in call.op), found[0] if found else None)
+
+
+def _unserved_in(ledger: Ledger, rank: int, group: Group) -> Iterator[Collective]:
+    for peer in group.heads[rank].peers:
+        mine, theirs = with_peer(ledger, rank, group.name, peer.peer), with_peer(ledger, peer.peer, group.name, rank)
+        if mine is None or theirs is None:
+            continue
+        for kind, more in (("recv", mine.received > theirs.sent), ("send", mine.sent > theirs.received)):
+            calls = (
+                call
+                for call in reversed(ledger.messages(rank))
+                if kind in call.op and (call.group, call.peer) == (group.name, peer.peer)
+            )
+            last = next(calls, None) if more else None
+            if last is not None:
+                yield last
 
 
 def _counted(ledger: Ledger, rank: int, peer: int, call: Collective) -> tuple[int, int] | None:

@@ -9,7 +9,7 @@ from functools import cached_property
 from hangwatch.model import Collective, Frame, GroupHead
 from hangwatch.proof.conditions import board_is_fresh, raises_by_itself, wait_is_certain
 from hangwatch.proof.graph import Need
-from hangwatch.proof.messages import made_and_served, serves
+from hangwatch.proof.messages import made_and_served, serves, unserved
 from hangwatch.proof.needs import Needs
 from hangwatch.ranks.device_waits import Path, may_wait_on_device, on_device, python_frames, queued, shows_device_wait
 from hangwatch.ranks.ledger import Group, Ledger, is_numbered
@@ -67,7 +67,7 @@ class Waits:
 
     def _of(self, view: RankView) -> Blocked | None:
         now = view.now
-        if not now.in_collective:
+        if not now.in_collective or self._finds_no_room(view):
             return self._on_device(view)
         if now.doing is Doing.MEETING:
             return Blocked(view.rank, now)  # it is not recorded which workers have called: the answer may be on its way
@@ -154,7 +154,11 @@ class Waits:
             return None  # what was outstanding then may be done
         candidates = queued(self._ledger, view.rank)
         once = shown and not view.sampled_twice and not view.evidence.moved  # its counters say that it stands
-        if not candidates or not (once or (view.steady and (shown or may_wait_on_device(view)))):
+        if not (once or (view.steady and (shown or may_wait_on_device(view)))):
+            return None
+        if shown and (held := self._for_a_message(view, candidates)) is not None:
+            return held
+        if not candidates:
             return None
         group, seq = candidates[0]
         call = self._ledger.call(view.rank, group.name, seq)
@@ -165,9 +169,27 @@ class Waits:
         certain = need is not None and seen and not others and board_is_fresh(view)
         return Blocked(view.rank, view.now, group, seq, need, call, certain=certain)
 
+    def _for_a_message(self, view: RankView, candidates: list[tuple[Group, int]]) -> Blocked | None:
+        """No collective lacks a rank, but a message its counterpart: that one holds up its device."""
+        absent = any(group.behind(number) for group, number in candidates)
+        message = unserved(self._ledger, view.rank) if not absent else None
+        if message is None or message.peer is None:
+            return None
+        group = self._ledger.group(view.rank, message.group)
+        need = Need((message.peer,), group=message.group, op=message.op, seq=message.seq)
+        return Blocked(view.rank, view.now, group, message.seq, need, message)
+
+    def _finds_no_room(self, view: RankView) -> bool:
+        """Its call is not even queued: the driver takes no launch before what is in front of it is done."""
+        return view.now.doing is Doing.COLLECTIVE and self.launches(view) and bool(queued(self._ledger, view.rank))
+
     def shows_device_wait(self, view: RankView) -> bool:
         """A native frame shows it, of this rank or of another one that stands in the same Python frames."""
         return shows_device_wait(view.now) or python_frames(view) in self._device_stacks
+
+    def launches(self, view: RankView) -> bool:
+        """It stands in a call of the driver that gives its device something to do, by such a frame of either kind."""
+        return view.now.launches or python_frames(view) in self._launching_stacks
 
     def spins(self, view: RankView) -> bool:
         """A native frame, of this rank or of one in the same Python frames, shows that it spins in a wait."""
@@ -176,6 +198,10 @@ class Waits:
     @cached_property
     def _spinning_stacks(self) -> frozenset[Path]:
         return frozenset(python_frames(view) for view in self._ranks.values() if view.spins)
+
+    @cached_property
+    def _launching_stacks(self) -> frozenset[Path]:
+        return frozenset(python_frames(view) for view in self._ranks.values() if view.now.launches)
 
     @cached_property
     def _device_stacks(self) -> frozenset[Path]:

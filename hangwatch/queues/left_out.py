@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hangwatch import words
 
-from .all_groups import AllGroups
+from .all_groups import AllGroups, Parting
 from .model import Call, Communicator
 from .names import at, named, ranks
 from .readings import Kind
 
+_ROUNDS = 2  # earlier ones that had equally many such calls
 _BEHIND = 2  # calls behind one that was left out that are as the others': where it came later, it would be among them
 
 
@@ -32,12 +34,10 @@ def left_out(
     Then it does not come later. All later calls of that group are mispaired, and in the end its last one is missing.
     """
     found = orders.parting(rank, others) if others else None
-    if (
-        found is None
-        or found.reading.kind is not Kind.SKIPPED
-        or found.reading.agreeing < _behind(orders, rank, others)
-    ):
+    if found is None or found.reading.kind is not Kind.SKIPPED:
         return None
+    if found.reading.agreeing < _behind(orders, rank, others):
+        return _in_a_short_round(orders, found, rank, group, others)
     steps = (step for step in found.changed() if step.group is group and (until is None or step.number <= until))
     missing = next(steps, None)
     call = orders.call(missing, others) if missing is not None else None
@@ -49,6 +49,26 @@ def left_out(
         f" with those of {ranks(others)}"
     )
     return LeftOut(rank, call, found.reading.count, said)
+
+
+def _in_a_short_round(
+    orders: AllGroups, found: Parting, rank: int, group: Communicator, others: tuple[int, ...]
+) -> LeftOut | None:
+    """The same where it came to a call that follows every few turns, with fewer such calls before it than ever."""
+    own, due = found.mine[found.place], found.theirs[found.place]
+    tokens, call = [step.token for step in found.mine[: found.place]], orders.call(due, others)
+    if due.group is not group or call is None or tokens[-1] != due.token:
+        return None  # of two calls in turn either order is possible
+    ends = [place for place, token in enumerate(tokens) if token == own.token]
+    rounds = {tokens[one:other].count(due.token) for one, other in pairwise(ends)}
+    made, usual = tokens[ends[-1] :].count(due.token) if ends else 0, max(rounds, default=0)
+    if len(ends) <= _ROUNDS or len(rounds) != 1 or made >= usual:
+        return None
+    said = (
+        f"{ranks([rank])} made {words.plural(usual, 'call')} like {named(call, due.number, group)}{at(call)}"
+        f" before each of the {len(ends) - 1} earlier calls like the one in which it waits, and {made} before that one"
+    )
+    return LeftOut(rank, call, usual - made, said)
 
 
 def _behind(orders: AllGroups, rank: int, others: tuple[int, ...]) -> int:

@@ -18,6 +18,7 @@ Path = tuple[Frame, ...]
 _CALLS = frozenset(
     {Doing.COLLECTIVE, Doing.WORK_WAIT, Doing.BACKWARD, Doing.RENDEZVOUS, Doing.NEW_GROUP, Doing.DESTROY}
 )
+COPIES_S = 10.0  # seconds, where a host launches or copies: one line of a program seldom copies for longer
 QUEUES = re.compile(r"(cuda:)?nccl(_\w+)?")  # NCCL, and backends that are registered as variants of it
 
 

@@ -117,9 +117,15 @@ def from_dump(reading: Reading, entries: Iterable[dict[str, Any]]) -> Collective
 
 
 def joined(reading: Reading, recorded: Sequence[Collective]) -> Collectives:
-    """The calls of a recorder, oldest first, with what the board adds; the board alone where there are none."""
+    """The calls of a recorder, oldest first, with what the board adds; the board alone where there are none.
+
+    One that the rank is still in is not over: NCCL's recorder has it before it is launched, and calls it completed,
+    since an event that is not recorded yet counts as done.
+    """
     if not recorded:
         return from_board(reading)
+    inside = {(call.group, call.seq) for call in reading.open_calls}
+    recorded = [replace(each, retired=False) if (each.group, each.seq) in inside else each for each in recorded]
     on_board = {(call.group, call.seq): call for call in reading.calls if call.op not in NOT_RECORDED}
     calls = [_joined(each, on_board) for each in recorded]
     calls += [call for call in reading.calls if call.op in NOT_RECORDED]

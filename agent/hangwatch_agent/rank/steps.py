@@ -28,6 +28,7 @@ from hangwatch_agent.rank.groups import Groups
 NOTHING, BY_OPTIMIZER, BY_FORWARD, BY_TICK, BY_LOADER, BY_FRAMEWORK = range(6)
 PACK = Struct(f"={b.S_OPTIMIZED - b.S_MARK}q").pack_into
 WINDOW = 32  # steps; the slowest recent step is that of this window and the one before
+WARM = 8  # steps, behind which the slowest of them is forgotten: the first ones compile, and warm caches
 
 
 class Steps:
@@ -48,6 +49,7 @@ class Steps:
         self.backward = 0  # the count as the newest gradients began to be computed
         self.data_ns = self.before_sync_ns = 0  # hooks add to these; `publish` puts them on the board
         self._timed = self._total = self._last = self._slowest = self._slowest_before = 0
+        self._warm = False
         self._row_at = self._row_count = 0  # when the steps since the last pause began, and the count of steps then
 
     @property
@@ -90,6 +92,8 @@ class Steps:
     def publish(self) -> None:
         """Put the times on the board. For the ticker: they are not needed after each step."""
         words = self._board.words
+        if not self._warm and self.count > WARM:
+            self._warm, self._slowest = True, self._last
         timed, total = self._in_row()
         words[b.W_TIMED_STEPS], words[b.W_TOTAL_NS] = self._timed + timed, self._total + total
         words[b.W_LAST_NS] = self._last

@@ -7,8 +7,6 @@ from hangwatch.facts.case import Case
 from hangwatch.model import Certainty, Socket
 from hangwatch.rules.finding import Finding
 
-MUCH = 1  # bytes: on a healthy link nothing stays unacknowledged from one sample to the next
-
 
 def network_partition(case: Case) -> Finding | None:
     """All ranks have arrived, and bytes between two hosts stay unacknowledged."""
@@ -56,7 +54,9 @@ def _unacknowledged(rank: int, socket: Socket) -> str:
 
 
 def _undelivered(socket: Socket) -> bool:
-    return socket.unacknowledged >= MUCH and socket.state in ("established", "fin_wait1", "close_wait", "syn_sent")
+    """Bytes were sent again, and are not acknowledged. What only waits for a peer that does not read is not sent."""
+    again = socket.unacknowledged > 0 and socket.retransmits > 0
+    return again and socket.state in ("established", "fin_wait1", "close_wait", "syn_sent")
 
 
 def _all_arrived(case: Case) -> bool:

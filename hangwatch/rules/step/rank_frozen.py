@@ -37,8 +37,16 @@ def rank_frozen(case: Case) -> Finding | None:
 def _status(case: Case, stopped: list[int]) -> Status:
     """Hung where the stop lasts; a job whose ranks are all stopped is suspended, and its patience has to run out."""
     suspended = all(view.rank in stopped for view in case if not view.dead)
-    lasts = case.stalled(stopped) if suspended else case.still(stopped, FROZEN_S)
+    lasts = case.stalled(stopped) if suspended else any(map(_stays_stopped, case.views(stopped)))
     return Status.HUNG if lasts else Status.WAITING
+
+
+def _stays_stopped(view: RankView) -> bool:
+    """Its ticker, which stops with it, has been silent for as long: a profiler stops a rank for a moment."""
+    evidence, reading = view.evidence, view.reading
+    silent_s = reading.taken_at - reading.ticker_at if reading is not None else evidence.still_s
+    least_s = min(FROZEN_S, evidence.patience_s) if evidence.stalled else FROZEN_S
+    return min(evidence.still_s, silent_s) > least_s
 
 
 def _how_frozen(view: RankView) -> str:

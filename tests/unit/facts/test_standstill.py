@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch.facts.standstill import COPIES_S, STANDS_S, all_hosts_wait, circle, standstill
+from hangwatch.facts.standstill import STANDS_S, all_hosts_wait, circle, standstill
 from hangwatch.judge import Case, diagnose
 from hangwatch.model import (
     Certainty,
@@ -21,6 +21,7 @@ from hangwatch.model import (
     Status,
     ThreadStack,
 )
+from hangwatch.ranks.device_waits import COPIES_S
 from tests.unit.simulator import SCRIPT
 
 SPINS = Frame("libcudart.so.12", 0, "cudaStreamSynchronize", native=True)

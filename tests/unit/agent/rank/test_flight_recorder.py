@@ -166,6 +166,16 @@ def test_the_entries_tell_what_the_status_has_passed_over(
     assert (head.issued, head.completed) == (4, completed)
 
 
+def test_a_call_that_the_rank_is_still_in_is_not_completed(group: Group) -> None:
+    """NCCL's recorder calls it completed before it is launched: an event that is not recorded yet counts as done."""
+    entries = [{**entry(number, "nccl:all_reduce"), "state": "completed"} for number in (1, 2)]
+    inside = replace(call(2), retired=None)
+    board = replace(reading(), heads=(GroupHead("0", (0, 1), backend="nccl", issued=2),), open_calls=(inside,))
+    found = collectives_answer.gather(board, Recorded(*entries), [group], {"nccl"})
+    assert [each.retired for each in found.recent] == [True, False]
+    assert (found.heads[0].issued, found.heads[0].completed) == (2, 1)
+
+
 @pytest.mark.parametrize(("backend", "completed"), [("nccl", 3), ("gloo", 4)])
 def test_where_nccl_sends_the_entries_alone_tell_what_is_completed(group: Group, backend: str, completed: int) -> None:
     entries = [entry(number, f"{backend}:all_reduce", retired=number < 4) for number in range(1, 5)]

@@ -23,6 +23,17 @@ def test_unacknowledged_bytes_with_all_ranks_present_are_the_networks_fault_and_
     assert "65,536 bytes" in verdict.summary
 
 
+def test_bytes_that_wait_for_a_peer_that_does_not_read_are_no_fault_of_the_network() -> None:
+    """They are in the queue of a connection whose other side has no room: none of them was sent, and so none again."""
+    world_ = World([STEP, STEP])
+    for _ in range(2):
+        for rank in range(2):
+            world_.act(rank)
+    socket = Socket("127.0.0.1:37768", "127.0.0.1:39861", "established", unacknowledged=356_832)
+    snapshot = changed(world_.snapshot(), 0, lambda e: replace(e, process=replace(_process(e), sockets=(socket,))))
+    assert diagnose(snapshot).verdict.cause != "network-partition"
+
+
 def test_one_side_may_have_received_its_part_of_the_last_collective() -> None:
     """Then it waits in the next one, for the side that still waits for bytes."""
     world_ = World([STEP * 2, STEP * 2])

@@ -32,8 +32,23 @@ def test_a_job_that_is_stopped_as_a_whole_is_suspended() -> None:
     assert diagnose(_still_for(200.0, stopped)).status is Status.HUNG
 
 
-def _still_for(seconds: float, found: Snapshot) -> Snapshot:
-    return replace(found, ranks=tuple(replace(each, still_s=seconds) for each in found.ranks))
+def test_a_profiler_that_stops_a_rank_of_a_hung_job_for_a_moment_freezes_nothing() -> None:
+    """Its ticker ran a second ago, however long no counter has moved."""
+    judgement = diagnose(_still_for(60.0, world(STEP * 5, STEP * 5, [*STEP * 3, Stop()]), stopped_s=1.2))
+    assert judgement.status is Status.WAITING
+
+
+def _still_for(seconds: float, found: Snapshot, stopped_s: float | None = None) -> Snapshot:
+    """A ticker stops with its process, which is when the rank stood still, or later."""
+    silent_s = seconds if stopped_s is None else stopped_s
+    return replace(found, ranks=tuple(_with_ticker(replace(each, still_s=seconds), silent_s) for each in found.ranks))
+
+
+def _with_ticker(found: RankEvidence, silent_s: float) -> RankEvidence:
+    stopped = found.process is not None and found.process.state == "T"
+    if not stopped or found.reading is None:
+        return found
+    return replace(found, reading=replace(found.reading, ticker_at=found.reading.taken_at - silent_s))
 
 
 def _stopped(found: RankEvidence, *, last_tick: float, state: str = "t") -> RankEvidence:
