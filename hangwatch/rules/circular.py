@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
+from dataclasses import dataclass
 
 from hangwatch import words
 from hangwatch.facts.call_sites import sites_of
@@ -31,17 +32,8 @@ def circular(case: Case, cause: str, entries: list[Blocked], astray: Set[int] = 
         f"rank {entry.rank} waits for rank {other.rank} in {what(entry)}{words.at(entry.where)}"
         for entry, other in zip(entries, following, strict=True)
     ]
-    everyone = [*entries, *_also_in(case, entries)]
-    strays, late = _strays(case, entries), _out_of_turn(case, everyone)
     by_peers = cause == "point-to-point-deadlock"
-    kept = _with_old_partners(case, entries) if by_peers else []
-    passed = [entry for entry in entries if entry.rank in passed_sends(case)]
-    gone = {rank: steps for entry in entries for rank, steps in _gone_by(case, entry)} if by_peers else {}
-    left = [entry for entry in entries if entry.rank in astray]
-    alone = alone_with_its_count(case, {entry.rank for entry in entries}) if by_peers else None
-    counted = [entry for entry in entries if alone is not None and entry.rank == alone.odd]
-    past = [entry for entry in entries if entry.rank in gone] if len(gone) == 1 else []
-    guilty = (strays or kept or passed or past or counted if by_peers else late or left) or everyone
+    blame = _by_messages(case, entries) if by_peers else _by_groups(case, entries, astray)
     waits = tuple(case.wait(entry.rank, (other.rank,)) for entry, other in zip(entries, following, strict=True))
     kind = "sends and receives that do not match" if by_peers else "collectives of different groups"
     return Finding(
@@ -49,21 +41,48 @@ def circular(case: Case, cause: str, entries: list[Blocked], astray: Set[int] = 
         Certainty.LIKELY,
         f"{case.name([entry.rank for entry in entries], capital=True)} wait for each other in a circle, in {kind}:"
         f" {_shown(edges)}.",
-        fix=COUNT_ALIKE if guilty == counted else "",
-        culprits=tuple(_culprit(case, entry) for entry in guilty),
-        victims=tuple(sorted(case.deadlocked - {entry.rank for entry in guilty})),
+        fix=blame.fix,
+        culprits=tuple(_culprit(case, entry) for entry in blame.entries),
+        victims=tuple(sorted(case.deadlocked - {entry.rank for entry in blame.entries})),
         step=case.ranks[entries[0].rank].step,
-        evidence=(
-            *edges[: words.SHOWN],
-            *_unserved(case, entries),
-            *_astray(case, strays if by_peers else late),
-            *_alone_in(case, kept),
-            *_past(case, guilty),
-            *(_ahead(case, entry, gone[entry.rank]) for entry in past if guilty is past),
-            *(_told(alone) if alone is not None and guilty == counted else ()),
-        ),
+        evidence=(*edges[: words.SHOWN], *_unserved(case, entries), *blame.why, *_past(case, blame.entries)),
         waits=waits,
     )
+
+
+@dataclass(frozen=True)
+class _Blame:
+    """Those of a circle that are at fault as far as anything tells them from the others, and what that is."""
+
+    entries: list[Blocked]
+    why: tuple[str, ...] = ()
+    fix: str = ""
+
+
+def _by_groups(case: Case, entries: list[Blocked], astray: Set[int]) -> _Blame:
+    everyone = [*entries, *_also_in(case, entries)]
+    if late := _out_of_turn(case, everyone):
+        return _Blame(late, _astray(case, late))
+    return _Blame([entry for entry in entries if entry.rank in astray] or everyone)
+
+
+def _by_messages(case: Case, entries: list[Blocked]) -> _Blame:
+    if strays := _strays(case, entries):
+        return _Blame(strays, _astray(case, strays))
+    if behind := _out_of_step(case, entries):
+        why = f"every rank but rank {behind[0].rank} has left the order of its earlier steps"
+        return _Blame(behind, (why,))
+    if kept := _with_old_partners(case, entries):
+        return _Blame(kept, tuple(_alone_in(case, kept)))
+    if passed := [entry for entry in entries if entry.rank in passed_sends(case)]:
+        return _Blame(passed)
+    gone = {rank: steps for entry in entries for rank, steps in _gone_by(case, entry)}
+    if len(gone) == 1 and (past := [entry for entry in entries if entry.rank in gone]):
+        return _Blame(past, tuple(_ahead(case, entry, gone[entry.rank]) for entry in past))
+    alone = alone_with_its_count(case, {entry.rank for entry in entries})
+    if alone is not None and (counted := [entry for entry in entries if entry.rank == alone.odd]):
+        return _Blame(counted, tuple(_told(alone)), COUNT_ALIKE)
+    return _Blame([*entries, *_also_in(case, entries)])
 
 
 def _gone_by(case: Case, entry: Blocked) -> Iterator[tuple[int, int]]:
@@ -132,7 +151,16 @@ def _strays(case: Case, entries: list[Blocked]) -> list[Blocked]:
     if any(has_new_partner(case, entry.rank) for entry in entries):
         return []
     found = [entry for entry in entries if sites_of(case).strays(entry.rank)]
+    if _out_of_step(case, entries):
+        return []
     return found if len(found) == 1 else _out_of_own_order(case, entries)
+
+
+def _out_of_step(case: Case, entries: list[Blocked]) -> list[Blocked]:
+    """The one that kept to the order of its earlier steps, which every other rank of the job has left."""
+    asked = {rank: sites_of(case).strays(rank) for rank in case.ranks} if len(case.ranks) > 2 else {}
+    kept = [rank for rank, strays in asked.items() if strays is False]
+    return [entry for entry in entries if [entry.rank] == kept] if None not in asked.values() else []
 
 
 def _with_old_partners(case: Case, entries: list[Blocked]) -> list[Blocked]:

@@ -1,7 +1,7 @@
 """What is played on the GPU: faults with the verdict that should follow, and look-alikes that must get none.
 
 Beside the cases of train.py those of any folder of programs with a cases.json: a list of objects with `name`, `script`,
-`args`, `env`, `causes`, `ranks` and, where it needs CUDA, `gpu_only`.
+`args`, `env`, `causes`, `ranks` and, where it needs CUDA, `gpu_only`, or more time, `end_s`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
+
+END_S = 75.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Case:
     gpu_only: bool = False
     majority: bool = False
     until_the_end: bool = False
-    end_s: float = 75.0
+    end_s: float = END_S
     name: str = ""
     script: Path | None = None
 
@@ -76,6 +78,7 @@ def programs(folder: Path) -> tuple[Case, ...]:
             tuple(each.get("args", ())),
             each.get("env", {}),
             each.get("gpu_only", False),
+            end_s=each.get("end_s", END_S),
             name=each["name"],
             script=(folder / each["script"]).resolve(),
         )

@@ -32,6 +32,7 @@ from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import name_of, user_frame
 
 from .together import alone_together
+from .with_a_message import alone_with_a_message
 from .witnesses import alone_at, do_not_call, is_guarded
 
 
@@ -67,7 +68,8 @@ def _alone_now(case: Case) -> RankView | None:
     crowd = Counter(places.values())
     by_themselves = [rank for rank, place in places.items() if crowd[place] == 1]
     by_themselves = [rank for rank in by_themselves if not _comes_by_another_path(case, rank)]
-    return _alone_among(case, list(case.blocked), by_themselves) or _alone_in_a_circle(case)
+    lone = _alone_among(case, list(case.blocked), by_themselves) or _alone_in_a_circle(case)
+    return lone or alone_with_a_message(case)
 
 
 def _alone_in_a_circle(case: Case) -> RankView | None:
@@ -252,7 +254,7 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
     buffers = Within.BUFFERS in lone.now.within
     return Finding(
         "rank-zero-only-collective",
-        _certainty(case, witnesses),
+        _certainty(case, witnesses, lone.rank),
         f"{_alone_in(case, alone, call, None if inside else found)}{tail}.",
         fix="evaluate with model.module: the DDP wrapper broadcasts its buffers in forward" if buffers else "",
         culprits=case.culprits(alone, caller if inside or found is None else _place_of(found)),
@@ -316,10 +318,14 @@ def _by_a_package(call: Collective | None) -> bool:
     return call is not None and bool(call.frames) and not path(call.frames)
 
 
-def _certainty(case: Case, witnesses: tuple[Witness, ...]) -> Certainty:
-    """A call that is new to every rank looks the same where all the others have left it out: the source must say."""
+def _certainty(case: Case, witnesses: tuple[Witness, ...], lone: int) -> Certainty:
+    """A call that is new to every rank looks the same where all the others have left it out: the source must say.
+
+    Of a message it does not say whether the peer has left out its part, which is another line.
+    """
     found = case.weigh(witnesses)
-    said = any(witness.kind is Kind.SOURCE for witness in witnesses)
+    to_a_peer = lone in case.blocked and case.blocked[lone].to_a_peer
+    said = any(witness.kind is Kind.SOURCE for witness in witnesses) and not to_a_peer
     return found if said or found is not Certainty.PROVEN else Certainty.LIKELY
 
 
