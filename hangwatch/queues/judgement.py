@@ -58,6 +58,13 @@ def assess(queues: Queues) -> Assessment:
 
 def _healthy(queues: Queues) -> Iterable[str]:
     calls = sum(len(lane) for _, lane in queues.lanes())
+    if not calls:
+        yield (
+            "nothing is wrong in these dumps as far as they go, but no call is on record: none was enqueued before they"
+            " were written, or torch's flight recorder was off (TORCH_FR_BUFFER_SIZE, of older versions"
+            " TORCH_NCCL_TRACE_BUFFER_SIZE)"
+        )
+        return
     yield (
         f"nothing is wrong in these dumps: every collective that the {words.plural(len(queues.ranks), 'rank')} enqueued"
         f" is complete or on its way ({words.plural(calls, 'recorded call')}"
