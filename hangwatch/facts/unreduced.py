@@ -54,9 +54,16 @@ def unreduced(case: Case) -> Unreduced | None:
     found = _said_by_torch(case) or _by_ledger(case) or _in_this_step(case)
     if found is None:
         return None
+    found = found if found.parameters else replace(found, parameters=_lacking(case, found.ranks))
     errors = {rank: caught_in_backward(case.ranks.get(rank), found.step.step) for rank in found.ranks}
     ended_it = {rank: error for rank, error in errors.items() if error is not None}
     return replace(found, errors=ended_it) if len(ended_it) == len(errors) else found
+
+
+def _lacking(case: Case, ranks: tuple[int, ...]) -> str:
+    """The parameters that have no gradient on these ranks, if they are the same on all of them, and others have one."""
+    names = {case.ranks[rank].evidence.collectives.without_gradients for rank in ranks if rank in case.ranks}
+    return ", ".join(names.pop()) if len(names) == 1 else ""
 
 
 # ------------------------------------------------------------------------------------------ by torch's error

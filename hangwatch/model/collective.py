@@ -84,6 +84,7 @@ class Collectives:
     open_calls: tuple[Collective, ...] = ()
     source: str = "board"
     answer_cpu_s: float = 0.0  # CPU time that the rank spent on telling us
+    without_gradients: tuple[str, ...] = ()  # parameters of its DDP model that have none, where others have one
 
     @property
     def complete(self) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hangwatch.model import Collectives, Reading
@@ -16,13 +17,17 @@ from hangwatch_agent.rank.flight_recorder import Recorder
 from hangwatch_agent.rank.group import Group
 
 
-def write_answer(path: Path, recorder: Recorder, groups: Iterable[Group], backends: set[str], began: float) -> None:
+def write_answer(
+    path: Path, recorder: Recorder, groups: Iterable[Group], backends: set[str], began: float, lacking: Sequence[str]
+) -> None:
     """Write `collectives-PID.json` beside the board at `path`, whole or not at all. Raises OSError or ValueError.
 
     `began` is this thread's CPU time when it set to work: a rank that answers us is not busy with its training.
+    `lacking` are the parameters without a gradient.
     """
     reading = read_board(path, steps=0)
-    document = codec.encode(gather(reading, recorder, groups, backends))
+    found = replace(gather(reading, recorder, groups, backends), without_gradients=tuple(lacking))
+    document = codec.encode(found)
     answer = path.with_name(f"collectives-{os.getpid()}.json")
     temporary = answer.with_name(f".{answer.name}.new")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -188,4 +188,13 @@ class Ticker:
 
         groups = list(self._context.groups.slots)
         backends = {name for group in groups for name in group.records} if "torch" in sys.modules else set()
-        write_answer(board.path, self._recording(), groups, backends, began)
+        write_answer(board.path, self._recording(), groups, backends, began, self._lacking())
+
+    def _lacking(self) -> list[str]:
+        from hangwatch_agent.rank.hooks.without_gradients import without_gradients
+
+        try:
+            return without_gradients(self._context.model)
+        except Exception as error:  # the answer is worth more
+            self._context.guard.swallow(error)
+            return []

@@ -153,6 +153,7 @@ export interface Collectives {
   open_calls: Collective[];
   source: string;
   answer_cpu_s: number;
+  without_gradients: string[];
 }
 
 export interface Divergence {

@@ -209,6 +209,7 @@ class ForwardHook:
     def _plan(self, module: Any) -> None:
         """Once, at the first forward: before the first step can wait for another rank."""
         self._planned = True
+        self._context.model = weakref.ref(module)
         if getattr(module, "_delay_all_reduce_all_params", False) or getattr(module, "_use_python_reducer", False):
             ddp = sys.modules[DDP_MODULE].DistributedDataParallel
             self._patches.put(ddp, "_post_forward", self._after(ddp._post_forward))

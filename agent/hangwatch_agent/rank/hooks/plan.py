@@ -19,18 +19,18 @@ def of_model(ddp: Any) -> dict[str, str]:
     found = {"model": KIND, "wraps": type(own(ddp, "_modules", {}).get("module")).__name__}
     found |= {name: str(value) for name in FLAGS if isinstance(value := own(ddp, name), bool)}
     count, digest = 0, 0
-    for name, parameter in islice(_parameters(ddp, ""), MOST_PARAMETERS):
+    for name, parameter in islice(parameters_of(ddp), MOST_PARAMETERS):
         said = f"{name} {tuple(parameter.shape)} {parameter.dtype} {parameter.requires_grad}"
         digest = zlib.crc32(said.encode(), digest)
         count += 1
     return found | {"parameters": f"{count}, {digest:08x}"}
 
 
-def _parameters(module: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+def parameters_of(module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """As torch's named_parameters gives them, which a model may have replaced."""
     for name, parameter in own(module, "_parameters", {}).items():
         if parameter is not None:
             yield f"{prefix}{name}", parameter
     for name, child in own(module, "_modules", {}).items():
         if child is not None:
-            yield from _parameters(child, f"{prefix}{name}.")
+            yield from parameters_of(child, f"{prefix}{name}.")
