@@ -17,6 +17,8 @@ from hangwatch.facts.batches import first_uneven, has_left_inner_loop, rejoined,
 from hangwatch.facts.call_site import Site
 from hangwatch.facts.call_sites import Sites, sites_of
 from hangwatch.facts.case import Case, once
+from hangwatch.facts.in_background import made_up_for, may_come_yet
+from hangwatch.facts.level import is_level
 from hangwatch.facts.rhythms import keep_own_intervals
 from hangwatch.facts.several_turns import counted_late, several_turns
 from hangwatch.facts.skip_paths import only_by_a_check, only_by_an_error, past_by_an_error, ways_past
@@ -25,7 +27,6 @@ from hangwatch.facts.usual_counts import agree, by_habit, by_majority, by_repeti
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Divergence, StepName
 from hangwatch.ranks.sides import by_value, spread
-from hangwatch.ranks.view import RankView
 
 MOST = 3  # times as many ranks that made a call as left it out: it is the program's, even if it is new
 GROUPS_BESIDE = 64  # that are compared with the first one that differs, at most
@@ -88,7 +89,9 @@ def parting(case: Case) -> Parting | None:
 
 def _is_explained(case: Case, divergence: Divergence) -> bool:
     """Nothing is missing there, or what is missing may come yet, or belongs to the end of a loop or another rhythm."""
-    if rejoined(case, divergence.counts) or _made_up_for(case, divergence) or _may_come_yet(case, divergence):
+    if rejoined(case, divergence.counts) or is_level(case, divergence):
+        return True
+    if made_up_for(case, divergence) or may_come_yet(case, divergence):
         return True
     ends = ends_a_loop(case, divergence)
     return ends or keep_own_intervals(case, divergence) or keep_own_paces(case, divergence)
@@ -104,38 +107,6 @@ def _with_those_beside(case: Case, found: Parting) -> Parting:
     judged = (_judged(case, each) for each in own if not _left_loop(case, each))
     alike = [each for each in judged if (each.how, each.call) == (found.how, found.call)]
     return replace(found, beside=tuple(sorted({rank for each in alike for rank in each.who})))
-
-
-def _made_up_for(case: Case, divergence: Divergence) -> bool:
-    """A background thread has that group for itself, and all of its calls are complete on every member.
-
-    Such calls fall into other steps on each rank, and none of them is missing.
-    """
-    group = case.ledger.groups.get((divergence.group, divergence.members))
-    if group is None or not all(_in_background(case, rank, group.name) for rank in group.heads):
-        return False
-    heads = list(group.heads.values())
-    level = len({(head.issued, head.completed) for head in heads}) == 1
-    took_part = all(rank in case.ranks and _has_ended(case.ranks[rank]) for rank in group.silent)
-    return bool(heads) and level and took_part and heads[0].issued == heads[0].completed
-
-
-def _may_come_yet(case: Case, divergence: Divergence) -> bool:
-    """Each rank with fewer calls waits for a thread of its own, which is on its way and may make the others."""
-    most = max(divergence.counts.values())
-    fewer = [case.ranks[rank] for rank, count in divergence.counts.items() if count < most and rank in case.ranks]
-    return bool(fewer) and all(view.main_waits_for_a_thread and view.threads_that_may_communicate() for view in fewer)
-
-
-def _has_ended(view: RankView) -> bool:
-    """Its groups are gone with it, and what the others completed with it is on their records."""
-    return view.over or view.finished
-
-
-def _in_background(case: Case, rank: int, group: str) -> bool:
-    """All recorded calls of `rank` in a group were issued by another thread than the one that trains."""
-    names = {call.thread_name for call in case.ledger.calls_in(rank, group)}
-    return bool(names) and not names & {"", case.ranks[rank].now.thread}
 
 
 def ends_a_loop(case: Case, divergence: Divergence) -> bool:

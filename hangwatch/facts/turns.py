@@ -15,6 +15,7 @@ from hangwatch.facts.call_sites import HABIT, Sites, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.drawn import drawn_by_epoch
 from hangwatch.facts.last_calls import Last, brought_down, is_early_at, last_call, last_calls
+from hangwatch.facts.level import at_one_place, made_all_but_turns
 from hangwatch.facts.parted import within
 from hangwatch.facts.process_end import ended_for
 from hangwatch.facts.rounds import left_habit, record
@@ -32,8 +33,8 @@ class FewerTurns:
     """The ranks that are past the loop, the others that are in it still, and how many steps each has begun.
 
     `begun` is empty where nothing counts the turns: no optimizer, no DataLoader, or a loop within few steps. `made` are
-    the steps of those that left: where optimizer steps end the steps, the one that follows the last began outside of
-    the loop, and is none.
+    the steps of those that left, or where all have, of all: where optimizer steps end the steps, the one that follows
+    the last began outside of the loop, and is none.
     """
 
     left: tuple[int, ...]
@@ -72,8 +73,9 @@ def fewer_turns(case: Case) -> FewerTurns | None:
     inside = inside if begun else _where_they_were(case, sites, inside, left)
     if not inside:
         return None  # ranks that have not been in the loop may yet reach it
-    made = {rank: begun[rank] - case.ranks[rank].steps_end for rank in left if rank in begun}
-    loop = _loop(case, left, inside)
+    ended = {rank: steps - case.ranks[rank].steps_end for rank, steps in begun.items()}
+    made = {rank: ended[rank] for rank in left if rank in ended}
+    loop = _loop(case, left, inside) if not at_one_place(case) else None  # that one is around both
     within_batch = loop is not None and all(_is_around_by_loader(case.ranks[rank], loop) for rank in (*left, *inside))
     if loop is not None and any(
         _not_of_every_step(case, sites, rank, loop) or _several_in_a_step(case, sites, rank, loop) for rank in inside
@@ -82,13 +84,16 @@ def fewer_turns(case: Case) -> FewerTurns | None:
     if within_batch:
         begun, made = {}, {}
     over = bool(begun) and all(_is_past_too(case, rank) for rank in inside)
-    return FewerTurns(left, inside, begun, made, _with_skips(case, left, inside, loop), within_batch, over)
+    return FewerTurns(
+        left, inside, begun, ended if over else made, _with_skips(case, left, inside, loop), within_batch, over
+    )
 
 
 def _is_past_too(case: Case, rank: int) -> bool:
     """Its host stands outside of every loop, in a wait for its device, which is behind: not in the call of a turn."""
     view = case.ranks[rank]
-    return rank in case.blocked and view.now.in_loop is False and not view.now.in_collective
+    outside = view.now.in_loop is False or at_one_place(case)
+    return rank in case.blocked and outside and not view.now.in_collective
 
 
 def _is_between_epochs(case: Case, rank: int, inside: tuple[int, ...]) -> bool:
@@ -104,6 +109,9 @@ def _is_between_epochs(case: Case, rank: int, inside: tuple[int, ...]) -> bool:
 def _sides(case: Case, begun: dict[int, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The ranks that are past the loop, and those that are in it and have begun the most steps."""
     most, asked = max(begun.values(), default=0), list(begun or case.blocked or case.ranks)
+    short, longer = made_all_but_turns(case, begun)
+    if short:
+        return short, longer
     if case.blocked:
         left = tuple(rank for rank in asked if has_left_inner_loop(case, case.ranks[rank]))
         alike = set(left) if all(begun.get(rank, 0) == most for rank in left) else set()

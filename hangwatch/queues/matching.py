@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hangwatch import words
 from hangwatch.ranks.ledger import family
@@ -17,6 +17,7 @@ SYNCHRONISING = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to
 _BOTH = frozenset({"all_reduce", "broadcast", "all_gather", "reduce_scatter"})  # inputs and outputs alike on all ranks
 _INPUTS = frozenset({"reduce", "gather"})
 _OUTPUTS = frozenset({"scatter"})
+_NO_TYPE = "UNKNOWN_SCALAR"  # of what is not there
 _UNEVEN = ("_v", "_v_single")  # each rank brings a number of elements of its own
 _SHORT = {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32"}
 
@@ -50,6 +51,8 @@ def shape(call: Call) -> Shape:
     uneven = call.op.endswith(_UNEVEN) or kind == "all_to_all"
     if not uneven and kind not in (_BOTH | _INPUTS | _OUTPUTS):
         return Shape(kind)
+    if kind in _OUTPUTS and _is_turned(call):
+        call = replace(call, inputs=call.outputs, outputs=call.inputs, output_dtypes=call.input_dtypes)
     given = elements(call.inputs) if kind not in _OUTPUTS else None
     made = elements(call.outputs) if kind not in _INPUTS else None
     dtypes = {
@@ -60,6 +63,12 @@ def shape(call: Call) -> Shape:
     }
     said = "/".join(sorted(filter(None, dtypes)))
     return Shape(kind, dtypes=said) if uneven else Shape(kind, given, made, said)
+
+
+def _is_turned(call: Call) -> bool:
+    """Of a scatter NCCL records as input what the rank gets, and as outputs what the root gives: others have none."""
+    of_root = len(call.inputs) == 1 < len(call.outputs)
+    return of_root or (len(call.inputs) == 1 and call.output_dtypes == (_NO_TYPE,))
 
 
 def elements(sizes: tuple[tuple[int, ...], ...]) -> int | None:

@@ -7,8 +7,10 @@ held against those of its stage in other replicas of the model.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import takewhile
 
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty
@@ -52,6 +54,21 @@ def _left_most(chain: Chain, histories: Histories, concerned: list[int], compare
     if _may_have_left_their_own(found):
         return None
     return _finding(histories, chain, stray[0], found, usual) if found.reading.kind in _TOLD else None
+
+
+def _by_totals(orders: AllGroups, rank: int, found: Parting, other: int) -> Parting:
+    """A run of calls that was added in turns of two, or left out: the totals tell where both hosts stand at one place.
+
+    What a rank has made as often as the others by then, it has not left out.
+    """
+    (mine, theirs), place = (Counter(step.token for step in steps) for steps in (found.mine, found.theirs)), found.place
+    if found.reading.kind is not Kind.SKIPPED or not orders.at_one_place(rank, other):
+        return found
+    own, due = found.mine[place].token, found.theirs[place].token
+    if mine[due] != theirs[due] or mine[own] <= theirs[own]:
+        return found
+    extra = len(list(takewhile(lambda step: mine[step.token] > theirs[step.token], found.mine[place:])))
+    return replace(found, reading=replace(found.reading, kind=Kind.EXTRA, count=extra, scattered=False))
 
 
 def _may_have_left_their_own(found: Parting) -> bool:
@@ -114,6 +131,7 @@ def _cause(kind: Kind, rank: int) -> str:
 
 def _finding(histories: Histories, chain: Chain, rank: int, found: Parting, usual: list[int]) -> Finding | None:
     orders = histories.all_groups
+    found = _by_totals(orders, rank, found, usual[0])
     if found.reading.kind is Kind.EXTRA and _is_theirs(histories.queues, found):
         found = replace(found, reading=replace(found.reading, kind=Kind.MOVED, count=1 + found.reading.agreeing))
     kind, changed = found.reading.kind, found.changed()[0]

@@ -47,7 +47,8 @@ def left_after_fewer_turns(case: Case, cause: str, *, of_few: bool = False) -> F
     others = f"{case.name(short.inside)} {are} {'still in it' if count is None else f'in step {short.now}'}"
     already = "" if count is None else " already"
     if short.over:
-        others, already = f"{case.name(short.inside)} made {words.plural(short.now + 1, 'step')}", ""
+        most = max(short.made[rank] for rank in short.inside)
+        others, already = f"{case.name(short.inside)} made {words.plural(most, 'step')}", ""
     without = f" and failed without {words.verb(len(short.left), 'it', 'them')}"
     return Finding(
         cause,

@@ -162,6 +162,17 @@ def test_only_the_root_of_a_gather_has_outputs(elsewhere: Size) -> None:
     assert found.judgement is None
 
 
+def test_only_the_root_of_a_scatter_has_more_than_its_part() -> None:
+    """NCCL records the part of a rank as input, and as outputs what the root gives (seen with DTensor, torch 2.11)."""
+    whole = [[4, 4], [4, 4]]
+    ranks = [_entry("scatter", SQUARE, whole, number=1), _entry("scatter", SQUARE, [[0]], number=1)]
+    ranks[1]["output_dtypes"] = ["UNKNOWN_SCALAR"]
+    assert _judged(*([each] for each in ranks)).judgement is None
+    other = [_entry("scatter", [[2, 2]], [[0]], number=1), ranks[0]]
+    other[0]["output_dtypes"] = ["UNKNOWN_SCALAR"]
+    assert _judged(*([each] for each in other)).judgement is not None
+
+
 def test_two_ranks_that_are_each_the_root_of_a_gather_do_not_fit() -> None:
     """As all other ranks give their part, only the sizes of outputs tell who collects."""
     root, part = [[4, 4], [4, 4], [4, 4]], [[0]]

@@ -1,0 +1,56 @@
+"""What the totals of groups say where all hosts have come to one place, and nothing but optimizer steps counts turns.
+
+A turn that makes a call too many makes an optimizer step too many with it, and all later steps have other numbers than
+on the other ranks. The totals have not: behind as many turns as the others made, a group of which all members made as
+many calls lacks none.
+"""
+
+from __future__ import annotations
+
+from hangwatch.facts.case import Case, once
+from hangwatch.model import Divergence
+from hangwatch.ranks.device_waits import python_frames
+from hangwatch.ranks.ledger import Group
+
+
+@once
+def at_one_place(case: Case) -> bool:
+    """All ranks stand in the same Python frames for a while, and their steps are not those of a loader."""
+    frames = {python_frames(view) for view in case}
+    still = all(view.steady and not view.dead and view.step.batch is None for view in case)
+    return len(case.ranks) > 1 and still and len(frames) == 1 and bool(frames.pop())
+
+
+def is_level(case: Case, divergence: Divergence) -> bool:
+    """Nothing is lacking in the group of `divergence`: other ranks made the same calls in another of their steps."""
+    group = case.ledger.groups.get((divergence.group, divergence.members))
+    return group is not None and at_one_place(case) and made_alike(group)
+
+
+def made_alike(group: Group) -> bool:
+    """All members have issued as many calls."""
+    return not group.silent and len({group.issued(rank) for rank in group.members}) == 1
+
+
+def made_all_but_turns(case: Case, begun: dict[int, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The ranks that made fewer steps before the call that all have come to, and those that made the most.
+
+    They made fewer calls in each other group, too, that they share with those: whole turns are lacking.
+    """
+    most = max(begun.values(), default=0)
+    short = tuple(rank for rank, steps in begun.items() if steps < most)
+    last = {(entry.group.key, entry.seq) for entry in case.blocked.values() if entry.group is not None}
+    if not (short and at_one_place(case)) or len(last) != 1 or len(begun) < len(case.ranks):
+        return (), ()
+    key = next(iter(last))[0]
+    others = [group for group in case.ledger.groups.values() if group.key != key and set(group.members) & set(short)]
+    if not made_alike(case.ledger.groups[key]) or not all(_fewer(group, begun) for group in others):
+        return (), ()
+    return short, tuple(rank for rank, steps in begun.items() if steps == most)
+
+
+def _fewer(group: Group, begun: dict[int, int]) -> bool:
+    """Of its members, those that began fewer steps made fewer calls."""
+    made = {rank: group.issued(rank) or 0 for rank in group.heads}
+    pairs = ((one, other) for one in made for other in made if begun.get(one, 0) < begun.get(other, 0))
+    return all(made[one] < made[other] for one, other in pairs)
