@@ -129,7 +129,17 @@ def caught_in(view: RankView | None, step: int) -> ExceptionFacts | None:
 
 
 def all_caught(view: RankView | None) -> list[ExceptionFacts]:
-    """The last few errors that the main thread caught; none that follows from another rank's end."""
-    errors = view.reading.caught if view is not None and view.reading is not None else ()
-    of_main = (error for error in errors if error.thread in ("", "MainThread"))
-    return [error for error in of_main if not follows(error)]
+    """The last few errors that the main thread caught; none that follows from another rank's end.
+
+    One that left a forward, and its program at last, is on the board twice: nothing has caught it.
+    """
+    if view is None or view.reading is None:
+        return []
+    of_main = (error for error in view.reading.caught if error.thread in ("", "MainThread"))
+    return [error for error in of_main if not (follows(error) or _ended(view, error))]
+
+
+def _ended(view: RankView, error: ExceptionFacts) -> bool:
+    """It is the error on its way out of the program, or it has ended it."""
+    last = view.exception if view.raised else None
+    return last is not None and (last.type, last.message, last.step) == (error.type, error.message, error.step)

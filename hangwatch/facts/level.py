@@ -7,6 +7,7 @@ many calls lacks none.
 
 from __future__ import annotations
 
+from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Divergence
 from hangwatch.ranks.device_waits import python_frames
@@ -25,6 +26,24 @@ def is_level(case: Case, divergence: Divergence) -> bool:
     """Nothing is lacking in the group of `divergence`: other ranks made the same calls in another of their steps."""
     group = case.ledger.groups.get((divergence.group, divergence.members))
     return group is not None and at_one_place(case) and made_alike(group)
+
+
+def may_follow(case: Case, divergence: Divergence) -> bool:
+    """The ranks with fewer calls are in one that no rank ever made, behind a condition and an optimizer step later.
+
+    Another turn of one of several models makes an optimizer step of its own, ahead of what is due: that may follow.
+    """
+    sites, most = sites_of(case), max(divergence.counts.values())
+    short = [case.ranks[rank] for rank, count in divergence.counts.items() if count < most and rank in case.ranks]
+    others = [rank for rank, count in divergence.counts.items() if count == most]
+    return bool(short) and all(
+        view.step.batch is None
+        and view.now.guard in ("other", "rank")
+        and view.step.step == divergence.step + 1
+        and sites.regular(view.rank) is False
+        and not sites.shared(view.rank, others)
+        for view in short
+    )
 
 
 def made_alike(group: Group) -> bool:

@@ -44,6 +44,20 @@ def test_the_error_of_that_step_is_the_cause_with_its_line() -> None:
     assert "ranks 0 and 2 recorded no error in that step" in judgement.verdict.evidence
 
 
+def test_an_error_that_left_a_forward_and_then_its_program_was_not_caught() -> None:
+    """It is on the board twice: as it left the model's forward, and as it ended the program."""
+    snapshot = world(STEP * 6, [*STEP * SKIPPED, Draw(), *STEP * 2], STEP * 6)
+    fatal = replace(error(SKIPPED), fatal=True)
+
+    def ends(entry: RankEvidence) -> RankEvidence:
+        assert entry.reading is not None
+        return replace(entry, reading=replace(entry.reading, exception=fatal, caught=(error(SKIPPED),)))
+
+    verdict = diagnose(changed(snapshot, 1, ends)).verdict
+    assert verdict.cause == "exception-on-one-rank"
+    assert "caught it" not in verdict.summary
+
+
 @pytest.mark.parametrize(
     "caught",
     [
