@@ -53,6 +53,11 @@ class LockWait:
         return self.owner.rank if self.owner is not None and self.owner.role == "rank" else None
 
     @property
+    def by_itself(self) -> bool:
+        """The process that waits has the lock, by another open file: another thread of it may let go."""
+        return self.owner is not None and self.facts is not None and self.owner.pid == self.facts.pid
+
+    @property
     def name(self) -> str:
         """`rank 1`, or `loader worker 0 of rank 1 (pid 88)`."""
         if self.child is None:
@@ -126,7 +131,7 @@ def _path_back(
 ) -> list[LockWait]:
     """The waits that lead from the holder of a lock back to the rank that waits for it."""
     path = (*seen, wait)
-    if wait.holder is None or wait in seen:
+    if wait.holder is None or wait in seen or wait.by_itself:
         return []
     first = path[0].view.rank
     reached = {wait.holder, *_awaited_by(case, wait.holder)}

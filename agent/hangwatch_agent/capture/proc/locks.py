@@ -173,6 +173,8 @@ def _lock_file(path: str, waiter: int, blocked: bool, proc: Path, clock: Callabl
     taken = owners_of(found, held_locks(proc))
     owners = taken or holders(found, waiter, proc)
     alive = holder(taken, found, waiter, proc) if taken else living(owners, waiter, proc)
+    if blocked and alive is None and holds(waiter, found, proc):
+        alive = waiter  # by another open file, which a thread of it has
     unknown = blocked or any(pid <= 0 for pid in owners)  # an open-file-description lock belongs to no process
     age = max(clock() - found.st_mtime, 0.0)
     return LockFile(path, alive, alive is not None or unknown, age, filesystem=filesystem)

@@ -55,7 +55,7 @@ def _held(case: Case, waits: list[LockWait]) -> Finding:
         "lock-held-by-process",
         Certainty.PROVEN if sure and status is Status.HUNG else Certainty.LIKELY,
         f"{names} {'waits' if one else 'wait'} for {lock_name(first.lock)}{words.at(first.where)},"
-        f" {holds(first.lock)}{_holder_stands(case, first)}{tail}.",
+        f" {_held_by(first)}{'' if first.by_itself else _holder_stands(case, first)}{tail}.",
         fix=_fix(first),
         culprits=_culprits(case, alike, all_wait=not others),
         victims=tuple(sorted({*others, *ranks})),
@@ -65,6 +65,10 @@ def _held(case: Case, waits: list[LockWait]) -> Finding:
         stage=stage_of_wait(case, ranks),
         awaited=tuple(ranks),
     )
+
+
+def _held_by(wait: LockWait) -> str:
+    return "which it holds itself, by another open file" if wait.by_itself else holds(wait.lock)
 
 
 def _status(case: Case, waits: list[LockWait]) -> Status:

@@ -92,6 +92,31 @@ def test_a_kernel_lock_and_its_owner(script: Script, tmp_path: Path, call: str) 
     assert 0 <= lock.age_s < 60
 
 
+OF_ANOTHER_THREAD = """
+    import fcntl, sys, threading, time
+    taken = threading.Event()
+
+    def hold():
+        file = open(sys.argv[1], "w")
+        fcntl.flock(file, fcntl.LOCK_EX)
+        taken.set()
+        time.sleep(100)
+
+    threading.Thread(target=hold, daemon=True).start()
+    taken.wait()
+    print("ready", flush=True)
+    fcntl.flock(open(sys.argv[1], "w"), fcntl.LOCK_EX)
+    """
+
+
+def test_a_process_waits_for_a_lock_that_another_thread_of_it_holds(script: Script, tmp_path: Path) -> None:
+    """A flock belongs to an open file: the same process, which has opened it twice, waits for itself."""
+    path = tmp_path / "train.lock"
+    waits = script(OF_ANOTHER_THREAD, str(path))
+    (lock,) = locks_of(waits.pid)
+    assert (lock.path, lock.owner_pid, lock.owner_alive) == (str(path), waits.pid, True)
+
+
 INHERITED = """
     import fcntl, os, subprocess, sys, time
     file = open(sys.argv[1], "w")

@@ -158,6 +158,17 @@ def test_a_rank_holds_it_across_a_collective() -> None:
     assert "let go of the lock before the collective" in verdict.fix
 
 
+def test_a_rank_that_waits_for_what_it_has_itself_is_no_circle_of_two() -> None:
+    """A flock belongs to an open file, of which the process has two: the thread that has the other may let go of it."""
+    pid = waits(0, lock()).pid
+    assert pid is not None
+    own = LockOwner(pid, "rank", 0, "python train.py", NOW - 600, 0.0)
+    judgement = judge(waits(0, lock(own)), rank(1, IN_BARRIER, issued=4, completed=3))
+    assert (judgement.verdict.cause, blamed(judgement)[0][0]) == (CAUSE, 0)
+    assert "which it holds itself, by another open file" in judgement.verdict.summary
+    assert "deadlock" not in judgement.verdict.summary
+
+
 def test_all_that_wait_for_that_lock_are_told() -> None:
     both = (waits(number, lock(of_rank(0)), world_size=3) for number in (1, 2))
     verdict = judge(barred(0, world_size=3), *both).verdict
