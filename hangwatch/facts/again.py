@@ -14,6 +14,7 @@ from hangwatch.facts.call_site import Site, in_backward, site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.last_calls import last_call
+from hangwatch.facts.level import steps_apart
 from hangwatch.facts.places_in_step import HABITUAL_STEPS
 from hangwatch.facts.uncounted import failed_uncounted
 from hangwatch.model import LoopFacts, StepName
@@ -56,7 +57,7 @@ class Again:
 def made_again(case: Case) -> tuple[Again, ...]:
     """Those of few ranks, where no other rank stands in that call, nor made it as often in its step."""
     found = [again for view in case if (again := _again(case, view)) is not None]
-    few = 0 < 2 * len(found) <= len(case.ranks)
+    few = 0 < 2 * len(found) <= len(case.ranks) and not steps_apart(case)
     if not few or len({each.place for each in found}) > 1:
         return ()
     blamed, place = {each.rank for each in found}, found[0].place

@@ -7,11 +7,15 @@ many calls lacks none.
 
 from __future__ import annotations
 
+from hangwatch.facts.call_site import Site, site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Divergence
 from hangwatch.ranks.device_waits import python_frames
 from hangwatch.ranks.ledger import Group
+from hangwatch.ranks.sides import spread
+
+ROUNDS = 3  # in which a rank took part without a step: a step more or less is a fault, and no other role
 
 
 @once
@@ -20,6 +24,38 @@ def at_one_place(case: Case) -> bool:
     frames = {python_frames(view) for view in case}
     still = all(view.steady and not view.dead and view.step.batch is None for view in case)
     return len(case.ranks) > 1 and still and len(frames) == 1 and bool(frames.pop())
+
+
+@once
+def steps_apart(case: Case) -> bool:
+    """A rank with another role for a time made no optimizer steps, and took part in what all do: its steps are others.
+
+    Some of its calls from one place, all of one step, have the numbers of calls that others made in as many steps.
+    """
+    if any(view.step.batch is not None for view in case):
+        return False
+    return any(
+        _took_part_without_steps(case, group, rank)
+        for group in case.ledger.groups.values()
+        if not group.silent and len(group.members) > 2
+        for rank in spread(group.members)
+    )
+
+
+def _took_part_without_steps(case: Case, group: Group, rank: int) -> bool:
+    made: dict[tuple[int | None, Site], list[int]] = {}
+    for call in case.ledger.calls_in(rank, group.name):
+        if (place := site(call)) is not None:
+            made.setdefault((case.ledger.step_of(rank, call), place), []).append(call.seq)
+    often = [(place, numbers) for (_, place), numbers in made.items() if len(numbers) >= ROUNDS]
+    others = [other for other in spread(group.members) if other != rank]
+    return any(_in_as_many_steps(case, group, other, *each) for each in often for other in others)
+
+
+def _in_as_many_steps(case: Case, group: Group, rank: int, place: Site, numbers: list[int]) -> bool:
+    calls = [call for number in numbers if (call := case.ledger.call(rank, group.name, number)) is not None]
+    steps = {case.ledger.step_of(rank, call) for call in calls}
+    return len(steps) == len(calls) == len(numbers) and {site(call) for call in calls} == {place}
 
 
 def is_level(case: Case, divergence: Divergence) -> bool:

@@ -18,7 +18,7 @@ from hangwatch.facts.call_site import Site
 from hangwatch.facts.call_sites import Sites, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.in_background import made_up_for, may_come_yet
-from hangwatch.facts.level import is_level, may_follow
+from hangwatch.facts.level import is_level, may_follow, steps_apart
 from hangwatch.facts.rhythms import keep_own_intervals
 from hangwatch.facts.several_turns import counted_late, several_turns
 from hangwatch.facts.skip_paths import only_by_a_check, only_by_an_error, past_by_an_error, ways_past
@@ -89,7 +89,7 @@ def parting(case: Case) -> Parting | None:
 
 def _is_explained(case: Case, divergence: Divergence) -> bool:
     """Nothing is missing there, or what is missing may come yet, or belongs to the end of a loop or another rhythm."""
-    if rejoined(case, divergence.counts) or is_level(case, divergence):
+    if rejoined(case, divergence.counts) or is_level(case, divergence) or steps_apart(case):
         return True
     if made_up_for(case, divergence) or may_come_yet(case, divergence) or may_follow(case, divergence):
         return True

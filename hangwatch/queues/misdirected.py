@@ -110,8 +110,32 @@ def _wrong_group(queues: Queues, chain: Chain, stuck: tuple[Stuck, ...]) -> Find
                 if other.group is not one.group and call is not None and _same_line(call, one.call):
                     used = Counter(group.name for group in _groups_of(queues, rank, call, other))
                     if set(used) == {one.group.name} and used.total() >= _HABIT:
-                        return _elsewhere(one, other, rank, chain)
+                        return _stayed(one, other, rank, chain) or _elsewhere(one, other, rank, chain)
     return None
+
+
+def _stayed(one: Stuck, other: Stuck, rank: int, chain: Chain) -> Finding | None:
+    """Most of the ranks at that line have gone over to the other group, and few of its members to none."""
+    moved = sorted(each for each, call in other.calls.items() if one.call is not None and _same_line(call, one.call))
+    few = sorted(one.waiting)
+    if len(moved) <= len(few) or not set(few) <= set(other.group.members):
+        return None
+    where, they = at(one.call), words.verb(len(few), "it has", "they have")
+    return Finding(
+        "collective-mismatch",
+        Certainty.LIKELY,
+        f"{ranks(few, capital=True)} called {collective(one)}{where}, where {ranks(moved)} called"
+        f" {collective(other)}: {they} kept a group that the others have left for one of which"
+        f" {words.verb(len(few), 'it is a member', 'they are members')} too.",
+        culprits=tuple((each, one.calls[each].where) for each in few),
+        victims=victims(chain.path, few),
+        evidence=(
+            f"{ranks(moved)} called {collective(other)}{where}, which waits for {ranks(few)}",
+            f"all earlier calls in the record of rank {rank} from there were in {one.group.title}",
+        ),
+        waits=(*wait_edges(one), *wait_edges(other)),
+        fix=f"look at which group {ranks(few)} {words.verb(len(few), 'takes', 'take')} at this line: it is an old one",
+    )
 
 
 def _same_line(one: Call, other: Call) -> bool:

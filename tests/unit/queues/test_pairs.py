@@ -187,6 +187,15 @@ def test_a_call_in_another_group_than_ever_before_is_told(tmp_path: Path) -> Non
     assert "ranks 0-1 and 3 wait for it in all_reduce 4 of group 1 (ema)" in found.summary
 
 
+def test_the_one_rank_that_keeps_a_group_which_the_others_have_left_is_told(tmp_path: Path) -> None:
+    """Most of those that call there have gone over to another group, of which it is a member too."""
+    groups = {"before": (0, 1, 2, 3), "after": (0, 1, 2, 3)}
+    usual = [*turn(group="before") * 3, *turn(group="after")]
+    found = verdict(JobDumps(every(4, usual, {2: turn(group="before") * 4}), groups), tmp_path)
+    assert (found.cause, blamed(found)) == ("collective-mismatch", [2])
+    assert "it has kept a group that the others have left" in found.summary
+
+
 def test_a_line_that_uses_several_groups_has_no_usual_one(tmp_path: Path) -> None:
     """The same line calls in both groups in every round: that one rank stands in the other one is its order."""
     both: list[Step] = [Call("all_reduce", 42, 32, "ema"), Call("all_reduce", 42, 32), Sync()]
