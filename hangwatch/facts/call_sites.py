@@ -26,7 +26,7 @@ from hangwatch.facts.case import Case, once
 from hangwatch.facts.one_visit import of_one_visit
 from hangwatch.model import Collective, Frame
 from hangwatch.ranks.issuers import issuer
-from hangwatch.ranks.ledger import family
+from hangwatch.ranks.ledger import family, is_same
 from hangwatch.ranks.sides import spread
 from hangwatch.stacks.activity import Doing, Within
 from hangwatch.stacks.frames import name_of
@@ -86,7 +86,7 @@ class Sites:
         """The sends and receives of `rank` on record, without the one in which it waits."""
         blocked = self.case.blocked.get(rank)
         now = blocked.call if blocked is not None and blocked.to_a_peer else None
-        return [call for call in self.case.ledger.messages(rank) if now is None or not _is_that(call, now)]
+        return [call for call in self.case.ledger.messages(rank) if now is None or not is_same(call, now)]
 
     def callers(self, rank: int) -> Counter[Caller]:
         """How often each function has called, in all calls of `rank` that are on record."""
@@ -391,11 +391,6 @@ class Sites:
 def sites_of(case: Case) -> Sites:
     """The sites of a case: what they have found out is remembered for all rules."""
     return Sites(case)
-
-
-def _is_that(one: Collective, other: Collective) -> bool:
-    """One call, on the board once as it was made and once as the rank is in it, a frame or a moment apart."""
-    return (one.group, one.seq, one.op, one.peer) == (other.group, other.seq, other.op, other.peer)
 
 
 def _holds(places: list[Site], place: Site) -> bool:

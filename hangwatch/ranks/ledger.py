@@ -365,6 +365,11 @@ def is_point_to_point(call: Collective) -> bool:
     return call.op.rpartition(":")[2] in ("send", "recv", "isend", "irecv", "recv_any_source", "recvanysource")
 
 
+def is_same(one: Collective, other: Collective) -> bool:
+    """One call, on the board once as it was made and once as the rank is in it, a frame or a moment apart."""
+    return (one.group, one.seq, one.op, one.peer) == (other.group, other.seq, other.op, other.peer)
+
+
 def is_numbered(call: Collective) -> bool:
     """It takes a number of its group: neither a send or receive, nor a monitored_barrier, which is made of such."""
     return not is_point_to_point(call) and call.op != "monitored_barrier"
