@@ -189,7 +189,7 @@ def test_a_call_in_another_group_than_ever_before_is_told(tmp_path: Path) -> Non
 
 def test_the_one_rank_that_keeps_a_group_which_the_others_have_left_is_told(tmp_path: Path) -> None:
     """Most of those that call there have gone over to another group, of which it is a member too."""
-    groups = {"before": (0, 1, 2, 3), "after": (0, 1, 2, 3)}
+    groups: dict[str, tuple[int, ...]] = {"before": (0, 1, 2, 3), "after": (0, 1, 2, 3)}
     usual = [*turn(group="before") * 3, *turn(group="after")]
     found = verdict(JobDumps(every(4, usual, {2: turn(group="before") * 4}), groups), tmp_path)
     assert (found.cause, blamed(found)) == ("collective-mismatch", [2])
