@@ -65,6 +65,15 @@ def awaited_for_a_device(case: Case) -> list[RankView]:
     return awaited
 
 
+def devices_alone(case: Case) -> bool:
+    """Each living rank waits for its device, and none for another rank as far as any record shows.
+
+    They compute, most of the time: what a device does no counter tells.
+    """
+    living = [view for view in case if not view.dead]
+    return bool(living) and not case.blocked and all(map(case.waits.shows_device_wait, living))
+
+
 def all_for_their_devices(case: Case) -> list[RankView]:
     """All living ranks, where each waits for its device and no collective lacks a rank: perhaps for one another's."""
     living = [view for view in case if not view.dead]

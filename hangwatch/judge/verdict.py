@@ -9,7 +9,8 @@ from itertools import pairwise
 from hangwatch import ras, words
 from hangwatch.catalogue import cause
 from hangwatch.facts.case import Case
-from hangwatch.facts.standstill import standstill
+from hangwatch.facts.own_code import COMPUTING
+from hangwatch.facts.standstill import devices_alone, standstill
 from hangwatch.facts.witness import sentences
 from hangwatch.judge.alternatives import alternatives
 from hangwatch.judge.argument import is_dead
@@ -83,9 +84,15 @@ def status(case: Case, finding: Finding) -> Status:
         return Status.WAITING
     if standstill(case):
         return Status.HUNG
-    if not case.stalled(ranks):
+    unknown = finding.certainty is Certainty.UNDETERMINED
+    if not case.stalled(ranks) or (unknown and devices_alone(case) and not _long(case)):
         return Status.WAITING
     return Status.LINGERING if case.training_over else Status.HUNG
+
+
+def _long(case: Case) -> bool:
+    """Even for ranks that compute."""
+    return all(view.evidence.still_s > COMPUTING * view.evidence.patience_s for view in case if not view.dead)
 
 
 def stage(case: Case) -> Stage:

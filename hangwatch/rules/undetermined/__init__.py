@@ -11,22 +11,39 @@ from hangwatch import words
 from hangwatch.facts.case import Case, what
 from hangwatch.model import Certainty
 from hangwatch.proof.waits import Blocked
+from hangwatch.ranks.device_waits import on_device
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Doing
+
+_DESTROY = "All ranks are in destroy_process_group, and every collective that they enqueued is complete."
+_OF_GRAPHS = (
+    "where a CUDA graph has captured calls of the group, delete it (and all that holds it) before"
+    " destroy_process_group: NCCL waits there for such graphs (seen with NCCL 2.28)"
+)
 
 
 def undetermined(case: Case) -> Finding:
     """The last resort, where no rule finds anything: say what is seen, and blame no rank."""
-    proven = bool(case.deadlocked)
+    proven, destroy = bool(case.deadlocked), _all_destroy(case)
     return Finding(
         "undetermined",
         Certainty.UNDETERMINED,
         f"{_head(case)}{_who_waits(case)}",
+        fix=_OF_GRAPHS if destroy else "",
+        details=(_DESTROY,) if destroy else (),
         victims=tuple(case.blocked),
         step=case.furthest_step(case.ranks),
         evidence=(f"no rank of {words.ranges(case.deadlocked)} can ever go on",) if proven else (),
         awaited=tuple(case.ranks),
     )
+
+
+def _all_destroy(case: Case) -> bool:
+    """All ranks are in destroy_process_group, with nothing outstanding on their devices."""
+    living = [view for view in case if not view.dead]
+    groups = list(case.ledger.groups.values())
+    on_devices = bool(groups) and all(on_device(group, rank) for group in groups for rank in group.heads)
+    return on_devices and not case.blocked and all(view.now.doing is Doing.DESTROY for view in living)
 
 
 def without_cause(finding: Finding) -> Finding:

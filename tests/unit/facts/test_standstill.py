@@ -99,6 +99,13 @@ def test_calls_that_fit_are_given_patience() -> None:
     assert "completed on none" in judgement.verdict.summary
 
 
+@pytest.mark.parametrize(("still_s", "status"), [(130.0, Status.WAITING), (700.0, Status.HUNG)])
+def test_devices_that_no_rank_waits_for_may_compute_for_long(still_s: float, status: Status) -> None:
+    """Replayed graphs and long kernels move no counter, and no collective is outstanding: nothing shows a hang."""
+    nothing = Collectives(source="flight-recorder")
+    assert diagnose(job(*(replace(host(n, still_s=still_s), collectives=nothing) for n in (0, 1)))).status is status
+
+
 def test_groups_that_were_enqueued_in_opposite_orders_hold_each_other() -> None:
     mine = (call(2, 1.0, "1"), call(1, 2.0, "2"))
     theirs = (call(1, 1.0, "2"), call(2, 2.0, "1"))
