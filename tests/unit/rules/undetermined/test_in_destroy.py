@@ -1,4 +1,4 @@
-"""All ranks in destroy_process_group, with nothing outstanding: NCCL may wait for a graph that holds the communicator."""
+"""All ranks in destroy_process_group, with nothing outstanding: NCCL may wait for a graph that holds a communicator."""
 
 from __future__ import annotations
 
