@@ -7,6 +7,8 @@ many calls lacks none.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hangwatch.facts.call_site import Site, site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
@@ -32,7 +34,9 @@ def steps_apart(case: Case) -> bool:
 
     Some of its calls from one place, all of one step, have the numbers of calls that others made in as many steps.
     """
-    if any(view.step.batch is not None for view in case):
+    steps = {view.step.step for view in case}
+    known = [step for step in steps if step is not None]
+    if any(view.step.batch is not None for view in case) or max(known, default=0) - min(known, default=0) < ROUNDS:
         return False
     return any(
         _took_part_without_steps(case, group, rank)
@@ -106,6 +110,8 @@ def made_all_but_turns(case: Case, begun: dict[int, int]) -> tuple[tuple[int, ..
 
 def _fewer(group: Group, begun: dict[int, int]) -> bool:
     """Of its members, those that began fewer steps made fewer calls."""
-    made = {rank: group.issued(rank) or 0 for rank in group.heads}
-    pairs = ((one, other) for one in made for other in made if begun.get(one, 0) < begun.get(other, 0))
-    return all(made[one] < made[other] for one, other in pairs)
+    made: dict[int, set[int]] = {}
+    for rank in group.heads:
+        made.setdefault(begun.get(rank, 0), set()).add(group.issued(rank) or 0)
+    rising = [made[steps] for steps in sorted(made)]
+    return all(max(fewer) < min(more) for fewer, more in pairwise(rising))

@@ -62,7 +62,7 @@ def test_where_one_group_lacks_nothing_no_whole_turn_is_lacking() -> None:
 
 def turns(number: int, per_step: int) -> RankEvidence:
     """A rank that takes part in a call of all in each round, and makes an optimizer step in every `per_step`th one."""
-    found = rank(number, 3 * ROUNDS, {"all": 2 * ROUNDS})
+    found = rank(number, 2 * ROUNDS // per_step, {"all": 2 * ROUNDS})
     calls = tuple(
         Collective("all", at + 1, "broadcast", ((8,),), ("Float",), frames=ITEM, at=1.0 + at, step=at // per_step)
         for at in range(2 * ROUNDS)
