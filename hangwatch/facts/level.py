@@ -1,8 +1,8 @@
-"""What the totals of groups say where all hosts have come to one place, and nothing but optimizer steps counts turns.
+"""Where optimizer steps alone count the turns: what the totals of groups say of ranks that stand at one place.
 
-A turn that makes a call too many makes an optimizer step too many with it, and all later steps have other numbers than
-on the other ranks. The totals have not: behind as many turns as the others made, a group of which all members made as
-many calls lacks none.
+A turn in which one of several models is trained once more makes one optimizer step more, and from then on the steps of
+that rank have other numbers than those of the others. The totals of a group do not depend on that: where all hosts
+stand at one place, a group of which all members made as many calls lacks none.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def at_one_place(case: Case) -> bool:
 def steps_apart(case: Case) -> bool:
     """A rank with another role for a time made no optimizer steps, and took part in what all do: its steps are others.
 
-    Some of its calls from one place, all of one step, have the numbers of calls that others made in as many steps.
+    Calls of it from two places or more, each made again and again within one step, have the numbers of calls that
+    others made in as many steps. In the step in which it stands it may repeat them, which is no other role.
     """
     steps = {view.step.step for view in case}
     known = [step for step in steps if step is not None]
@@ -51,9 +52,16 @@ def _took_part_without_steps(case: Case, group: Group, rank: int) -> bool:
     for call in case.ledger.calls_in(rank, group.name):
         if (place := site(call)) is not None:
             made.setdefault((case.ledger.step_of(rank, call), place), []).append(call.seq)
-    often = [(place, numbers) for (_, place), numbers in made.items() if len(numbers) >= ROUNDS]
+    now, often = case.ranks[rank].step.step, dict[int | None, list[tuple[Site, list[int]]]]()
+    for (step, place), numbers in made.items():
+        if step != now and len(numbers) >= ROUNDS:
+            often.setdefault(step, []).append((place, numbers))
     others = [other for other in spread(group.members) if other != rank]
-    return any(_in_as_many_steps(case, group, other, *each) for each in often for other in others)
+    return any(
+        len(places) > 1 and all(_in_as_many_steps(case, group, other, *each) for each in places)
+        for places in often.values()
+        for other in others
+    )
 
 
 def _in_as_many_steps(case: Case, group: Group, rank: int, place: Site, numbers: list[int]) -> bool:
@@ -63,9 +71,14 @@ def _in_as_many_steps(case: Case, group: Group, rank: int, place: Site, numbers:
 
 
 def is_level(case: Case, divergence: Divergence) -> bool:
-    """Nothing is lacking in the group of `divergence`: other ranks made the same calls in another of their steps."""
+    """Nothing is lacking in the group of `divergence`: other ranks made the same calls in another of their steps.
+
+    What differs then is in another group. Where that is none, all are mispaired since a call that one of them left out.
+    """
     group = case.ledger.groups.get((divergence.group, divergence.members))
-    return group is not None and at_one_place(case) and made_alike(group)
+    if group is None or not (at_one_place(case) and made_alike(group)):
+        return False
+    return any(not (each.silent or made_alike(each)) for each in case.ledger.groups.values())
 
 
 def may_follow(case: Case, divergence: Divergence) -> bool:
@@ -79,6 +92,7 @@ def may_follow(case: Case, divergence: Divergence) -> bool:
     return bool(short) and all(
         view.step.batch is None
         and view.now.guard in ("other", "rank")
+        and _in_another_group(case, view.rank, divergence)
         and view.step.step == divergence.step + 1
         and sites.regular(view.rank) is False
         and not sites.shared(view.rank, others)
@@ -86,15 +100,21 @@ def may_follow(case: Case, divergence: Divergence) -> bool:
     )
 
 
+def _in_another_group(case: Case, rank: int, divergence: Divergence) -> bool:
+    """What it lacks in its own group it can only have left out: its later calls there are mispaired."""
+    entry = case.blocked.get(rank)
+    return entry is not None and entry.group is not None and entry.group.name != divergence.group
+
+
 def made_alike(group: Group) -> bool:
     """All members have issued as many calls."""
     return not group.silent and len({group.issued(rank) for rank in group.members}) == 1
 
 
-def made_all_but_turns(case: Case, begun: dict[int, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def lacking_turns(case: Case, begun: dict[int, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The ranks that made fewer steps before the call that all have come to, and those that made the most.
 
-    They made fewer calls in each other group, too, that they share with those: whole turns are lacking.
+    The former made fewer calls in each other group as well: whole turns are lacking, and not one call.
     """
     most = max(begun.values(), default=0)
     short = tuple(rank for rank, steps in begun.items() if steps < most)
@@ -103,7 +123,7 @@ def made_all_but_turns(case: Case, begun: dict[int, int]) -> tuple[tuple[int, ..
         return (), ()
     key = next(iter(last))[0]
     others = [group for group in case.ledger.groups.values() if group.key != key and set(group.members) & set(short)]
-    if not made_alike(case.ledger.groups[key]) or not all(_fewer(group, begun) for group in others):
+    if not others or not made_alike(case.ledger.groups[key]) or not all(_fewer(group, begun) for group in others):
         return (), ()
     return short, tuple(rank for rank, steps in begun.items() if steps == most)
 

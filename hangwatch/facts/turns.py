@@ -15,7 +15,7 @@ from hangwatch.facts.call_sites import HABIT, Sites, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.drawn import drawn_by_epoch
 from hangwatch.facts.last_calls import Last, brought_down, is_early_at, last_call, last_calls
-from hangwatch.facts.level import at_one_place, made_all_but_turns
+from hangwatch.facts.level import at_one_place, lacking_turns
 from hangwatch.facts.parted import within
 from hangwatch.facts.process_end import ended_for
 from hangwatch.facts.rounds import left_habit, record
@@ -75,7 +75,7 @@ def fewer_turns(case: Case) -> FewerTurns | None:
         return None  # ranks that have not been in the loop may yet reach it
     ended = {rank: steps - case.ranks[rank].steps_end for rank, steps in begun.items()}
     made = {rank: ended[rank] for rank in left if rank in ended}
-    loop = _loop(case, left, inside) if not at_one_place(case) else None  # that one is around both
+    loop = _loop(case, left, inside) if not at_one_place(case) else None  # they stand in one loop, around that
     within_batch = loop is not None and all(_is_around_by_loader(case.ranks[rank], loop) for rank in (*left, *inside))
     if loop is not None and any(
         _not_of_every_step(case, sites, rank, loop) or _several_in_a_step(case, sites, rank, loop) for rank in inside
@@ -109,7 +109,7 @@ def _is_between_epochs(case: Case, rank: int, inside: tuple[int, ...]) -> bool:
 def _sides(case: Case, begun: dict[int, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The ranks that are past the loop, and those that are in it and have begun the most steps."""
     most, asked = max(begun.values(), default=0), list(begun or case.blocked or case.ranks)
-    short, longer = made_all_but_turns(case, begun)
+    short, longer = lacking_turns(case, begun)
     if short:
         return short, longer
     if case.blocked:

@@ -170,7 +170,7 @@ class Waits:
         return Blocked(view.rank, view.now, group, seq, need, call, certain=certain)
 
     def _for_a_message(self, view: RankView, candidates: list[tuple[Group, int]]) -> Blocked | None:
-        """No collective lacks a rank, but a message its counterpart: that one holds up its device."""
+        """A message of it has no counterpart, and no collective lacks a rank: that message holds up its device."""
         absent = any(group.behind(number) for group, number in candidates)
         message = unserved(self._ledger, view.rank) if not absent else None
         if message is None or message.peer is None:
@@ -188,8 +188,12 @@ class Waits:
         return shows_device_wait(view.now) or python_frames(view) in self._device_stacks
 
     def launches(self, view: RankView) -> bool:
-        """It stands in a call of the driver that gives its device something to do, by such a frame of either kind."""
-        return view.now.launches or python_frames(view) in self._launching_stacks
+        """It stands in a call of the driver that gives its device something to do.
+
+        A native frame shows it: its own, or where none of its own was taken that of a rank in the same Python frames.
+        """
+        looked_at = any(frame.native for frame in view.evidence.main_stack)
+        return view.now.launches or (not looked_at and python_frames(view) in self._launching_stacks)
 
     def spins(self, view: RankView) -> bool:
         """A native frame, of this rank or of one in the same Python frames, shows that it spins in a wait."""

@@ -56,12 +56,12 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     ended = _ended(one.edges, histories) if skip is None else []
     if ended and not without and one.blamed(stray) != stray:
         stray = one.fewer(ended)
-    told = skip is not None or (not without and _alike(chain) and not ended)  # else the call may come later
+    sure = skip.sure if skip is not None else not without and _alike(chain) and not ended
     cause, said = ("group-order-cycle", why) if skip is None else ("skipped-collective", skip.said)
     found = _finding(one, cause, stray, said, without)
     found = replace(
         found,
-        certainty=found.certainty if told else Certainty.UNDETERMINED,
+        certainty=found.certainty if sure else Certainty.UNDETERMINED,  # else the call may come later
         alternatives=(*(_or_else(stray, skip is not None) if without else ()), *_or_end_of_loop(ended)),
     )
     if skip is None:

@@ -18,12 +18,16 @@ _BEHIND = 2  # calls behind one that was left out that are as the others': where
 
 @dataclass(frozen=True)
 class LeftOut:
-    """`rank` left out `call`, the first of `times` calls in a row, as `said` in a sentence of evidence."""
+    """`rank` left out `call`, the first of `times` calls in a row, as `said` in a sentence of evidence.
+
+    Unless it is `sure`, it may have come too early to the call in which it waits.
+    """
 
     rank: int
     call: Call
     times: int
     said: str
+    sure: bool = True
 
 
 def left_out(
@@ -54,7 +58,10 @@ def left_out(
 def _in_a_short_round(
     orders: AllGroups, found: Parting, rank: int, group: Communicator, others: tuple[int, ...]
 ) -> LeftOut | None:
-    """The same where it came to a call that follows every few turns, with fewer such calls before it than ever."""
+    """The same where it came to a call that follows every few turns, with fewer such calls before it than ever.
+
+    A turn was left out, or what follows every few turns came a turn early: the records of both are alike.
+    """
     own, due = found.mine[found.place], found.theirs[found.place]
     tokens, call = [step.token for step in found.mine[: found.place]], orders.call(due, others)
     if due.group is not group or call is None or tokens[-1] != due.token:
@@ -68,7 +75,7 @@ def _in_a_short_round(
         f"{ranks([rank])} made {words.plural(usual, 'call')} like {named(call, due.number, group)}{at(call)}"
         f" before each of the {len(ends) - 1} earlier calls like the one in which it waits, and {made} before that one"
     )
-    return LeftOut(rank, call, usual - made, said)
+    return LeftOut(rank, call, usual - made, said, sure=False)
 
 
 def _behind(orders: AllGroups, rank: int, others: tuple[int, ...]) -> int:

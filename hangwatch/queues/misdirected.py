@@ -110,15 +110,21 @@ def _wrong_group(queues: Queues, chain: Chain, stuck: tuple[Stuck, ...]) -> Find
                 if other.group is not one.group and call is not None and _same_line(call, one.call):
                     used = Counter(group.name for group in _groups_of(queues, rank, call, other))
                     if set(used) == {one.group.name} and used.total() >= _HABIT:
-                        return _stayed(one, other, rank, chain) or _elsewhere(one, other, rank, chain)
+                        return _stayed(queues, one, other, rank, chain) or _elsewhere(one, other, rank, chain)
     return None
 
 
-def _stayed(one: Stuck, other: Stuck, rank: int, chain: Chain) -> Finding | None:
-    """Most of the ranks at that line have gone over to the other group, and few of its members to none."""
-    moved = sorted(each for each, call in other.calls.items() if one.call is not None and _same_line(call, one.call))
-    few = sorted(one.waiting)
-    if len(moved) <= len(few) or not set(few) <= set(other.group.members):
+def _stayed(queues: Queues, one: Stuck, other: Stuck, rank: int, chain: Chain) -> Finding | None:
+    """Most of the ranks at that line have gone over to a group that is new, and few of its members have not."""
+    moved = sorted(
+        each
+        for each, call in other.calls.items()
+        if one.call is not None
+        and _same_line(call, one.call)
+        and {group.name for group in _groups_of(queues, each, call, other)} <= {one.group.name}
+    )
+    few, is_new = sorted(one.waiting), other.number == 1
+    if not is_new or len(moved) <= len(few) or not set(few) <= set(other.group.members):
         return None
     where, they = at(one.call), words.verb(len(few), "it has", "they have")
     return Finding(

@@ -32,11 +32,11 @@ def by_queues(case: Case) -> Finding | None:
     if said.judgement is None:
         return None
     found, ways = said.judgement.verdict, _ways_past(case, said.found)
-    known = found.certainty is not Certainty.UNDETERMINED
+    known = found.certainty is not Certainty.UNDETERMINED or (bool(ways) and found.cause == "skipped-collective")
     culprits = [(each.rank, each.where) for each in found.culprits if each.rank is not None and each.rank in case.ranks]
     finding = Finding(
         found.cause,
-        found.certainty if case.proven or not known else Certainty.LIKELY,
+        found.certainty if not known or (found.certainty is Certainty.PROVEN and case.proven) else Certainty.LIKELY,
         f"{found.summary} That call was left out{passed}." if (passed := skip_path(ways)) else found.summary,
         fix=found.fix,
         culprits=tuple(

@@ -67,11 +67,11 @@ def _by_groups(case: Case, entries: list[Blocked], astray: Set[int]) -> _Blame:
 
 
 def _by_messages(case: Case, entries: list[Blocked]) -> _Blame:
+    if behind := _out_of_step(case, entries):
+        not_so = f"rank {behind[0].rank} alone did not"
+        return _Blame(behind, (f"every other rank changed the order of its calls in that step, and {not_so}",))
     if strays := _strays(case, entries):
         return _Blame(strays, _astray(case, strays))
-    if behind := _out_of_step(case, entries):
-        why = f"every rank but rank {behind[0].rank} has left the order of its earlier steps"
-        return _Blame(behind, (why,))
     if kept := _with_old_partners(case, entries):
         return _Blame(kept, tuple(_alone_in(case, kept)))
     if passed := [entry for entry in entries if entry.rank in passed_sends(case)]:
@@ -151,8 +151,6 @@ def _strays(case: Case, entries: list[Blocked]) -> list[Blocked]:
     if any(has_new_partner(case, entry.rank) for entry in entries):
         return []
     found = [entry for entry in entries if sites_of(case).strays(entry.rank)]
-    if _out_of_step(case, entries):
-        return []
     return found if len(found) == 1 else _out_of_own_order(case, entries)
 
 

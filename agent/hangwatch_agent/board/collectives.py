@@ -23,7 +23,8 @@ def with_later_calls(taken: Collectives, reading: Reading) -> Collectives:
     calls = [_since(call, reading) for call in taken.recent]
     calls += [call for call in _retired(reading) if (call.group, call.seq, call.op in NOT_RECORDED) not in known]
     calls.sort(key=lambda call: call.at or 0.0)
-    return replace(taken, heads=reading.heads or taken.heads, recent=last_calls(calls), open_calls=reading.open_calls)
+    heads, latest = reading.heads or taken.heads, last_calls(calls)
+    return replace(taken, heads=heads, recent=latest, open_calls=reading.open_calls, without_gradients=())
 
 
 def _since(call: Collective, reading: Reading) -> Collective:

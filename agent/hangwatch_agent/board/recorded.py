@@ -124,7 +124,7 @@ def joined(reading: Reading, recorded: Sequence[Collective]) -> Collectives:
     """
     if not recorded:
         return from_board(reading)
-    inside = {(call.group, call.seq) for call in reading.open_calls}
+    inside = {(call.group, call.seq) for call in reading.open_calls if call.op not in NOT_RECORDED}
     recorded = [replace(each, retired=False) if (each.group, each.seq) in inside else each for each in recorded]
     on_board = {(call.group, call.seq): call for call in reading.calls if call.op not in NOT_RECORDED}
     calls = [_joined(each, on_board) for each in recorded]

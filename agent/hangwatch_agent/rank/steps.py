@@ -11,10 +11,12 @@ one is of no step, since where the preparations end and step 0 begins is not see
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 from struct import Struct
 
 from hangwatch_agent.board import layout as b
 from hangwatch_agent.board.layout import (
+    S_AT,
     S_ISSUED,
     STEP_WORDS,
     STEPS,
@@ -28,7 +30,7 @@ from hangwatch_agent.rank.groups import Groups
 NOTHING, BY_OPTIMIZER, BY_FORWARD, BY_TICK, BY_LOADER, BY_FRAMEWORK = range(6)
 PACK = Struct(f"={b.S_OPTIMIZED - b.S_MARK}q").pack_into
 WINDOW = 32  # steps; the slowest recent step is that of this window and the one before
-WARM = 8  # steps, behind which the slowest of them is forgotten: the first ones compile, and warm caches
+WARM, FIRST = 8, 2  # behind so many steps the first ones are forgotten: they compile, and warm caches
 
 
 class Steps:
@@ -93,13 +95,19 @@ class Steps:
         """Put the times on the board. For the ticker: they are not needed after each step."""
         words = self._board.words
         if not self._warm and self.count > WARM:
-            self._warm, self._slowest = True, self._last
+            self._warm, self._slowest = True, self._slowest_behind(FIRST)
         timed, total = self._in_row()
         words[b.W_TIMED_STEPS], words[b.W_TOTAL_NS] = self._timed + timed, self._total + total
         words[b.W_LAST_NS] = self._last
         words[b.W_DATA_NS], words[b.W_BEFORE_SYNC_NS] = self.data_ns, self.before_sync_ns
         words[b.W_BACKWARD_STEP] = self.backward
         words[b.W_SLOWEST_NS] = max(self._slowest, self._slowest_before)
+
+    def _slowest_behind(self, first: int) -> int:
+        """Nanoseconds of the slowest of all steps so far but the first ones, by the ledger."""
+        words = self._board.words
+        began = [words[STEPS_AT + number % STEPS * STEP_WORDS + S_AT] for number in range(first, self.count)]
+        return max((after - before for before, after in pairwise(began)), default=0)
 
     def _in_row(self) -> tuple[int, int]:
         """How many steps have followed each other since the last pause, and the nanoseconds that they took."""

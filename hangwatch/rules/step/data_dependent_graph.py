@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.decisions import Disagreement, disagreement, of_every_step
@@ -74,7 +76,7 @@ def _others(case: Case, short: Unreduced) -> str:
 
 def _parameters(short: Unreduced) -> str:
     text = " ".join(short.parameters.split())
-    named = not text[:1].isdigit()
+    named = re.fullmatch(r"[\d\s,.]+", text) is None
     return text[:160] if named else f"indices {text[:80].rstrip(' .')} of its parameters"
 
 

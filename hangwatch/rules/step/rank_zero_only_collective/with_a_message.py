@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.model import Frame
 from hangwatch.proof.waits import Blocked
 from hangwatch.ranks.view import RankView
+from hangwatch.stacks.frames import origin
+
+Step = tuple[Frame, Frame]  # from a frame to the one that called it
 
 
 def alone_with_a_message(case: Case) -> RankView | None:
@@ -28,14 +33,21 @@ def _is_new(case: Case, lone: RankView) -> bool:
 
 
 def _goes_by(case: Case, lone: Blocked) -> bool:
-    """The peer comes through the function that makes the lone call, by other lines of it: it is no role of its own."""
+    """The peer leads through the same functions to its part, by another line: the two have no roles of their own."""
     at, call = sites_of(case).apart(lone.rank, [rank for rank in case.ranks if rank != lone.rank]), lone.call
     if at is None or call is None or call.peer is None:
         return False
-    callers = [frame for frame in call.frames if (frame.file, frame.line) == (at.file, at.line)]
+    steps = [pair for pair in pairwise(call.frames) if (pair[1].file, pair[1].line) == (at.file, at.line)]
     made = [each for each in case.ledger.messages(call.peer) if each.peer == lone.rank]
-    return any(_is_beside(frame, caller) for caller in callers for each in made for frame in each.frames)
+    return any(_is_beside(one, other) for one in steps for each in made for other in pairwise(each.frames))
 
 
-def _is_beside(frame: Frame, caller: Frame) -> bool:
-    return (frame.file, frame.function) == (caller.file, caller.function) and frame.line != caller.line
+def _is_beside(one: Step, other: Step) -> bool:
+    """From one function to one other, of the user's both, by another line."""
+    (inner, outer), (inner_there, outer_there) = one, other
+    same = _function(outer) == _function(outer_there) and _function(inner) == _function(inner_there)
+    return same and origin(inner.file) == "user" and outer.line != outer_there.line
+
+
+def _function(frame: Frame) -> tuple[str, str]:
+    return frame.file, frame.function

@@ -16,6 +16,7 @@ class Wrapped(nn.Module):
 
     def __init__(self, heads: int = 2) -> None:
         super().__init__()
+        self.num_iterations, self.parameters_to_ignore = 3, {"head9.weight"}
         self.module = nn.ModuleDict({f"head{number}": nn.Linear(2, 1, bias=False) for number in range(heads)})
         self.module["frozen"] = nn.Linear(2, 1, bias=False).requires_grad_(False)
 
@@ -23,8 +24,8 @@ class Wrapped(nn.Module):
         raise AssertionError("the user's code was called")
 
 
-def told(model: nn.Module) -> list[str]:
-    return without_gradients(weakref.ref(model))
+def told(model: nn.Module, forwards: int = 3) -> list[str]:
+    return without_gradients(weakref.ref(model), forwards)
 
 
 def run(model: Wrapped, *heads: int) -> None:
@@ -48,11 +49,43 @@ def test_where_all_have_one_or_none_has_nothing_is_told(heads: tuple[int, ...]) 
 def test_of_many_a_few_are_named_and_the_rest_counted() -> None:
     model = Wrapped(MOST_TOLD + 4)
     run(model, 0)
-    assert told(model) == [*(f"head{number}.weight" for number in range(1, MOST_TOLD + 1)), "3 more"]
+    assert told(model) == [*(f"head{number}.weight" for number in range(1, MOST_TOLD + 1)), "2 more"]
 
 
 def test_a_model_that_is_gone_has_none() -> None:
     model = Wrapped()
     gone = weakref.ref(model)
     del model
-    assert without_gradients(gone) == without_gradients(None) == []
+    assert without_gradients(gone, 3) == without_gradients(None, 3) == []
+
+
+def test_with_several_models_the_backward_in_question_may_have_been_that_of_another() -> None:
+    model = Wrapped()
+    run(model, 0)
+    assert told(model, forwards=4) == []
+
+
+class Asked(nn.Parameter):
+    """A parameter of a class of the user's, which torch would ask for every attribute."""
+
+    @classmethod
+    def __torch_function__(cls, *args: object, **kwargs: object) -> object:
+        raise AssertionError("the user's code was called")
+
+
+def test_the_users_own_parameters_are_asked_past_their_class() -> None:
+    model = Wrapped()
+    run(model, 0)
+    model.module["head1"]._parameters["weight"] = Asked(torch.ones(1, 2))
+    assert told(model) == ["head1.weight"]
+
+
+def test_during_a_backward_none_is_read() -> None:
+    model, seen = Wrapped(), list[list[str]]()
+
+    def _engine_run_backward() -> None:
+        seen.append(told(model))
+
+    run(model, 0)
+    _engine_run_backward()
+    assert seen == [[]]
