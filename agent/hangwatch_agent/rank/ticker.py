@@ -194,7 +194,7 @@ class Ticker:
         from hangwatch_agent.rank.hooks.without_gradients import without_gradients
 
         try:
-            return without_gradients(self._context.model, self._context.board.words[b.W_FORWARDS])
+            return without_gradients(self._context.models)
         except Exception as error:  # the answer is worth more
             self._context.guard.swallow(error)
             return []

@@ -38,7 +38,7 @@ class Context:
         self.identity: dict[str, Any] = {}
         self.waited: dict[int, int] = {}  # group slot -> number of the last call that a thread has waited for
         self.unconfirmed = False
-        self.model: weakref.ref[Any] | None = None  # the first DistributedDataParallel that made a forward
+        self.models: list[weakref.ref[Any]] = []  # wrapped in DistributedDataParallel since the probe is there
         self.met: Callable[[BaseException], None] = _ignored  # an error that the program may handle by itself
         self.training_seen: Callable[[], None] = _nothing
         self.evaluation_seen: Callable[[], None] = _nothing

@@ -68,9 +68,21 @@ class ForwardHook:
         if not hasattr(ddp, "_pre_forward") or not _is_context(getattr(ddp, "_inside_ddp_forward", None)):
             self._context.board.problem("this torch has another DistributedDataParallel: its forwards are not seen")
             return
+        if (making := getattr(ddp, "_ddp_init_helper", None)) is not None:
+            self._patches.put(ddp, "_ddp_init_helper", replacing(making, "_ddp_init_helper")(self._making(making)))
         entering = self._entering(ddp._pre_forward)
         self._patches.put(ddp, "_pre_forward", replacing(ddp._pre_forward, "_pre_forward")(entering))
         self._patches.put(ddp, "_inside_ddp_forward", self._around(ddp._inside_ddp_forward))
+
+    def _making(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """What is done as a model is wrapped: that a program has several is known from nothing else."""
+        models = self._context.models
+
+        def make(module: Any, *args: Any, **kwargs: Any) -> Any:
+            models.append(weakref.ref(module))
+            return original(module, *args, **kwargs)
+
+        return make
 
     def remove(self) -> None:
         self._patches.remove()
@@ -209,7 +221,6 @@ class ForwardHook:
     def _plan(self, module: Any) -> None:
         """Once, at the first forward: before the first step can wait for another rank."""
         self._planned = True
-        self._context.model = weakref.ref(module)
         if getattr(module, "_delay_all_reduce_all_params", False) or getattr(module, "_use_python_reducer", False):
             ddp = sys.modules[DDP_MODULE].DistributedDataParallel
             self._patches.put(ddp, "_post_forward", self._after(ddp._post_forward))

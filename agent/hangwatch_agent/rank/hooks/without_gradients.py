@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections.abc import Sequence
 from itertools import islice
 from types import FrameType
 from typing import Any
@@ -18,15 +19,16 @@ MOST_TOLD = 6
 _ENGINE = "_engine_run_backward"
 
 
-def without_gradients(model: weakref.ref[Any] | None, forwards: int) -> list[str]:
+def without_gradients(models: Sequence[weakref.ref[Any]]) -> list[str]:
     """Their names, as the user's model has them; none where no parameter has a gradient, as behind `zero_grad`.
 
-    None either where not all `forwards` of this process were training forwards of `model`: the backward in question may
-    have been another model's. A backward that is under way in any thread sets gradients meanwhile: then none is read.
+    None either of several models: the backward in question may have been that of another one. A backward that is under
+    way in any thread sets gradients meanwhile: then none is read.
     """
-    ddp = model() if model is not None else None
-    if ddp is None or own(ddp, "num_iterations") != forwards or _runs_backward():
+    living = [model for each in models if (model := each()) is not None]
+    if len(living) != 1 or _runs_backward():
         return []
+    ddp = living[0]
     with sys.modules["torch._C"].DisableTorchFunction():  # past the user's subclasses of parameters
         left_out = own(ddp, "parameters_to_ignore", ())
         parameters = ((name.removeprefix("module."), each) for name, each in parameters_of(ddp))

@@ -16,7 +16,7 @@ class Wrapped(nn.Module):
 
     def __init__(self, heads: int = 2) -> None:
         super().__init__()
-        self.num_iterations, self.parameters_to_ignore = 3, {"head9.weight"}
+        self.parameters_to_ignore = {"head9.weight"}
         self.module = nn.ModuleDict({f"head{number}": nn.Linear(2, 1, bias=False) for number in range(heads)})
         self.module["frozen"] = nn.Linear(2, 1, bias=False).requires_grad_(False)
 
@@ -24,8 +24,8 @@ class Wrapped(nn.Module):
         raise AssertionError("the user's code was called")
 
 
-def told(model: nn.Module, forwards: int = 3) -> list[str]:
-    return without_gradients(weakref.ref(model), forwards)
+def told(*models: nn.Module) -> list[str]:
+    return without_gradients([weakref.ref(model) for model in models])
 
 
 def run(model: Wrapped, *heads: int) -> None:
@@ -56,13 +56,13 @@ def test_a_model_that_is_gone_has_none() -> None:
     model = Wrapped()
     gone = weakref.ref(model)
     del model
-    assert without_gradients(gone, 3) == without_gradients(None, 3) == []
+    assert without_gradients([gone]) == without_gradients([]) == []
 
 
 def test_with_several_models_the_backward_in_question_may_have_been_that_of_another() -> None:
     model = Wrapped()
     run(model, 0)
-    assert told(model, forwards=4) == []
+    assert told(model, Wrapped()) == []
 
 
 class Asked(nn.Parameter):
