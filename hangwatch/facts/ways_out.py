@@ -45,7 +45,8 @@ def likely_way(case: Case, short: FewerTurns) -> LikelyWay:
     if leaves := _leaves_before(case, short):
         if loop is not None and {*leaves} <= {*loop.drained}:
             return _by_its_items(loop, leaves, ranks)
-        return LikelyWay("early-exit", f": {ranks} may have left it at {_either(short.loop, leaves)}", leaves)
+        cause = "rank-local-decision" if loop is not None and _is_of_a_turn(case, short, loop) else "early-exit"
+        return LikelyWay(cause, f": {ranks} may have left it at {_either(short.loop, leaves)}", leaves)
     if loop is not None and short.within_batch:
         return LikelyWay("skipped-collective", f": {ranks} made fewer turns of it, or none", (loop.where,))
     if any(_has_data_left(case.ranks[rank]) for rank in short.left):
@@ -66,6 +67,12 @@ def likely_way(case: Case, short: FewerTurns) -> LikelyWay:
         else "whether the loop was left or ran out is not known without a DataLoader"
     )
     return LikelyWay("uneven-steps", not_causes=(("early-exit", against),))
+
+
+def _is_of_a_turn(case: Case, short: FewerTurns, loop: LoopFacts) -> bool:
+    """Only its own test ends it, and the ranks that left it are in the same turn of the loop around it: they go on."""
+    around = [view.now.loop for view in case.views(short.left)]
+    return loop.leaves == (loop.where,) and all(each is not None and each.where in loop.outer for each in around)
 
 
 def _by_its_items(loop: LoopFacts, leaves: tuple[Frame, ...], ranks: str) -> LikelyWay:

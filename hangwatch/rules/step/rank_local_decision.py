@@ -24,7 +24,7 @@ from hangwatch.rules.another_turn import another_turn
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.passed_meeting import went_by
 from hangwatch.rules.repeated import repeated_before, repeated_now
-from hangwatch.rules.turns import decides, equal_turns, which_ends
+from hangwatch.rules.turns import decides, equal_turns, left_after_fewer_turns, which_ends
 from hangwatch.stacks.frames import user_frame
 
 _FIX_OF_ITEMS = (
@@ -249,6 +249,8 @@ def _of_a_switch(
 
 def left_an_inner_loop(case: Case) -> Finding | None:
     """Ranks were in one loop, and some left it, by a way out or for want of items; the others made its next call."""
+    if (fewer := left_after_fewer_turns(case, "rank-local-decision")) is not None:
+        return fewer
     found = parted(case) or left_behind(case)
     loop = found.loop if found is not None and found.left else None
     if found is None or loop is None or not case.in_trouble or not (loop.leaves or ended_by_itself(case, found)):
