@@ -82,22 +82,27 @@ def is_level(case: Case, divergence: Divergence) -> bool:
 
 
 def may_follow(case: Case, divergence: Divergence) -> bool:
-    """The ranks with fewer calls are in one that no rank ever made, behind a condition and an optimizer step later.
+    """The ranks with fewer calls are a step further in a known call, by a way that no rank ever came.
 
-    Another turn of one of several models makes an optimizer step of its own, ahead of what is due: that may follow.
+    Another turn of one of several models makes a step of its own, ahead of what is due: that may follow.
     """
     sites, most = sites_of(case), max(divergence.counts.values())
     short = [case.ranks[rank] for rank, count in divergence.counts.items() if count < most and rank in case.ranks]
     others = [rank for rank, count in divergence.counts.items() if count == most]
     return bool(short) and all(
-        view.step.batch is None
-        and view.now.guard in ("other", "rank")
+        _comes_by_another_way(case, view.rank)
         and _in_another_group(case, view.rank, divergence)
         and view.step.step == divergence.step + 1
         and sites.regular(view.rank) is False
         and not sites.shared(view.rank, others)
         for view in short
     )
+
+
+def _comes_by_another_way(case: Case, rank: int) -> bool:
+    """It made such a call from that very line before: a turn of its own is made again, and no first call of a kind."""
+    now = sites_of(case).now(rank)
+    return now is not None and any(place.lines[:1] == now.lines[:1] for place in sites_of(case).before(rank))
 
 
 def _in_another_group(case: Case, rank: int, divergence: Divergence) -> bool:
