@@ -254,9 +254,10 @@ class Case:
         return frozenset(rank for need in needs.values() for rank in need.absent if rank not in self.blocked)
 
     def ends_beside(self, ranks: Iterable[int]) -> bool:
-        """All waits end at ranks in code of their own, and none of `ranks` is one of these."""
+        """All waits end at living ranks in code of their own, and none of `ranks` is one of these."""
         ends = self.awaited()
-        return bool(ends) and ends.isdisjoint(ranks)
+        living = not any(view.dead or view.over for view in self.views(ends))
+        return bool(ends) and living and ends.isdisjoint(ranks)
 
     def may_wait_for(self, ranks: Iterable[int], others: Iterable[int]) -> bool:
         """One of `ranks` may wait for one of `others`, by way of other waiting ranks too.
