@@ -13,7 +13,7 @@ from hangwatch.facts.rank_end import with_followers
 from hangwatch.facts.uncounted import failed_uncounted
 from hangwatch.facts.witness import Witness, weigh
 from hangwatch.model import Certainty, Culprit, Divergence, Frame, Reading, Snapshot, Status, StepName, Wait, every_rank
-from hangwatch.proof.conditions import never_issues_again
+from hangwatch.proof.conditions import never_issues_again, uses_a_device
 from hangwatch.proof.graph import WaitGraph
 from hangwatch.proof.waits import Blocked, Waits
 from hangwatch.ranks.comparable_places import with_comparable_places
@@ -254,10 +254,13 @@ class Case:
         return frozenset(rank for need in needs.values() for rank in need.absent if rank not in self.blocked)
 
     def ends_beside(self, ranks: Iterable[int]) -> bool:
-        """All waits end at living ranks in code of their own, and none of `ranks` is one of these."""
-        ends = self.awaited()
-        living = not any(view.dead or view.over for view in self.views(ends))
-        return bool(ends) and living and ends.isdisjoint(ranks)
+        """All waits end at living ranks in code of their own, and none of `ranks` is one of these.
+
+        With a device they may wait there, too, for what no frame shows.
+        """
+        ends, views = self.awaited(), self.views(self.awaited())
+        own = not any(view.dead or view.over or uses_a_device(view, self.ledger) for view in views)
+        return bool(ends) and own and ends.isdisjoint(ranks)
 
     def may_wait_for(self, ranks: Iterable[int], others: Iterable[int]) -> bool:
         """One of `ranks` may wait for one of `others`, by way of other waiting ranks too.
