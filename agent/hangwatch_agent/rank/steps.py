@@ -11,12 +11,10 @@ one is of no step, since where the preparations end and step 0 begins is not see
 from __future__ import annotations
 
 import time
-from itertools import pairwise
 from struct import Struct
 
 from hangwatch_agent.board import layout as b
 from hangwatch_agent.board.layout import (
-    S_AT,
     S_ISSUED,
     STEP_WORDS,
     STEPS,
@@ -30,7 +28,7 @@ from hangwatch_agent.rank.groups import Groups
 NOTHING, BY_OPTIMIZER, BY_FORWARD, BY_TICK, BY_LOADER, BY_FRAMEWORK = range(6)
 PACK = Struct(f"={b.S_OPTIMIZED - b.S_MARK}q").pack_into
 WINDOW = 32  # steps; the slowest recent step is that of this window and the one before
-WARM, FIRST = 8, 2  # behind so many steps the first ones are forgotten: they compile, and warm caches
+FIRST, WARM = 2, 8  # the first steps, which compile and warm caches, are forgotten behind so many
 
 
 class Steps:
@@ -51,7 +49,7 @@ class Steps:
         self.backward = 0  # the count as the newest gradients began to be computed
         self.data_ns = self.before_sync_ns = 0  # hooks add to these; `publish` puts them on the board
         self._timed = self._total = self._last = self._slowest = self._slowest_before = 0
-        self._warm = False
+        self._turn = FIRST + 1  # the count of steps at which a window of the slowest ends
         self._row_at = self._row_count = 0  # when the steps since the last pause began, and the count of steps then
 
     @property
@@ -81,33 +79,26 @@ class Steps:
         PACK(board.bytes, entry * 8 + 8, number, epoch, batch, loader, now, len(groups), words[W_OPTIMIZER_STEPS] + 1)
         self.count = number = number + 1
         words[entry] = words[W_STEPS_WRITTEN] = number
-        if before := self.began_at:
+        if not (before := self.began_at):
+            self._row_at, self._row_count = now, number
+        else:
             self._last = took = now - before
             if took > self._slowest:
                 self._slowest = took
-            if not number % WINDOW:
+            if number >= self._turn:
                 self._slowest_before, self._slowest = self._slowest, 0
-        else:
-            self._row_at, self._row_count = now, number
+                self._turn = number + WINDOW if number > WARM else WARM + 1
         self.began_at = now
 
     def publish(self) -> None:
         """Put the times on the board. For the ticker: they are not needed after each step."""
         words = self._board.words
-        if not self._warm and self.count > WARM:
-            self._warm, self._slowest = True, self._slowest_behind(FIRST)
         timed, total = self._in_row()
         words[b.W_TIMED_STEPS], words[b.W_TOTAL_NS] = self._timed + timed, self._total + total
         words[b.W_LAST_NS] = self._last
         words[b.W_DATA_NS], words[b.W_BEFORE_SYNC_NS] = self.data_ns, self.before_sync_ns
         words[b.W_BACKWARD_STEP] = self.backward
         words[b.W_SLOWEST_NS] = max(self._slowest, self._slowest_before)
-
-    def _slowest_behind(self, first: int) -> int:
-        """Nanoseconds of the slowest of all steps so far but the first ones, by the ledger."""
-        words = self._board.words
-        began = [words[STEPS_AT + number % STEPS * STEP_WORDS + S_AT] for number in range(first, self.count)]
-        return max((after - before for before, after in pairwise(began)), default=0)
 
     def _in_row(self) -> tuple[int, int]:
         """How many steps have followed each other since the last pause, and the nanoseconds that they took."""
@@ -128,6 +119,7 @@ class Steps:
         self.paused()
         words[b.W_TAKEN_BACK] += 1
         self.count = words[b.W_STEPS_WRITTEN] = count
+        self._turn = count + FIRST + 1
 
     def offer(self, source: int, now: int) -> None:
         """A step begins, by a lesser source than a loader: taken where there has been none better."""

@@ -11,7 +11,7 @@ from hangwatch.facts.last_calls import brought_down
 from hangwatch.facts.own_code import status_of
 from hangwatch.facts.peer_totals import Uneven, uneven
 from hangwatch.facts.rounds import LeftHabit, left_habit
-from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_to
+from hangwatch.facts.skip_paths import conditional, evidence_of, skip_path, the_only, ways_to
 from hangwatch.facts.standstill import all_for_their_devices, awaited_for_a_device
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Certainty, Collective, Status, StepName
@@ -178,7 +178,7 @@ def _of_habit(case: Case, found: LeftHabit) -> Finding:
 
 def _ways_past(case: Case, call: Collective) -> tuple[Bypass, ...]:
     """How a turn goes on without the call; a condition on the rank is answered as in all rounds before."""
-    return tuple(way for way in ways_to(case, call) if way.inner and way.asks not in ("alike", "rank"))
+    return tuple(way for way in conditional(ways_to(case, call)) if way.asks != "rank")
 
 
 def _did(found: LeftHabit) -> str:
