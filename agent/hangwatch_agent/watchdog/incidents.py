@@ -42,6 +42,11 @@ class Incidents:
         self._settled = ""  # the id of an incident whose ranks have been ended
         self._complained = False
 
+    @property
+    def is_any(self) -> bool:
+        """Whether there is an incident, open or closed."""
+        return self.open is not None or bool(self.closed)
+
     def judged(self, judgement: Judgement, snapshot: Snapshot) -> None:
         """Take note of a judgement: open an incident, or make the open one better."""
         if judgement.status not in WORTH_AN_INCIDENT:

@@ -30,7 +30,9 @@ from hangwatch.model import (
     Snapshot,
     Status,
 )
+from hangwatch.report import files
 from hangwatch.settings import Settings
+from hangwatch.words import duration
 from hangwatch_agent.roster.nested import Nested
 from hangwatch_agent.roster.patience import Holds, patience
 from hangwatch_agent.roster.phase_history import PhaseHistory
@@ -39,10 +41,11 @@ from hangwatch_agent.shared import steady_clock
 from hangwatch_agent.shared.procfs import Table
 from hangwatch_agent.watchdog.dashboard_exchange import DashboardExchange
 from hangwatch_agent.watchdog.deaths import DeathWatch
-from hangwatch_agent.watchdog.first_words import FirstWords
+from hangwatch_agent.watchdog.first_words import FIRST_S, FirstWords
 from hangwatch_agent.watchdog.incidents import Incidents
 from hangwatch_agent.watchdog.last_stacks import LastStacks
 from hangwatch_agent.watchdog.launched_ranks import LaunchedRanks
+from hangwatch_agent.watchdog.look_log import LookLog, outcome
 from hangwatch_agent.watchdog.on_hang import OnHang
 from hangwatch_agent.watchdog.peer_exchange import Here, PeerExchange
 from hangwatch_agent.watchdog.response import Response
@@ -88,6 +91,9 @@ class Watchdog:
         self._nested = Nested()
         self.rank_states: tuple[RankState, ...] = ()
         self.dismissed = False
+        self.log = LookLog(self.clock)
+        self._stood_s = 0.0  # without progress, when the job was asked to end
+        self._stood: tuple[RankState, ...] = ()  # the ranks at that moment
         self._wake = threading.Event()
         self.ending = OnHang(self.settings, self.root, self.incidents.say, self.clock)
         self.deaths = DeathWatch(self._wake.set, self.clock)
@@ -115,7 +121,10 @@ class Watchdog:
 
     def poll(self) -> None:
         """One round: read the boards, exchange messages with other nodes, and examine the job where that is due."""
-        now = self.clock()
+        with self.log.poll():
+            self._poll(self.clock())
+
+    def _poll(self, now: float) -> None:
         self._read_ranks(now)
         self._count_launches(now)
         self._guarded("the comparison of steps", lambda: self._compare(now))
@@ -187,11 +196,13 @@ class Watchdog:
 
     def _examine(self, found: Sequence[Reason]) -> Judgement:
         started = self.clock()
-        with self._still_heard():
+        with self.log.look(found) as look, self._still_heard():
             snapshot = self.response.confirmed(self.take_evidence(), self.rank_states)
+            self.log.taken(look)
             self._first_words.saw(snapshot, self.clock())
             self._guarded("the look at timeouts", lambda: self.warnings.tell(timeout_ahead(snapshot)))
             judgement = self._act(self.judge(snapshot), snapshot, started)
+            look.came_to = outcome(judgement)
         if self.dashboard is not None:
             self.dashboard.link.capture(snapshot)
         now = self.clock()
@@ -311,18 +322,23 @@ class Watchdog:
 
     def dismiss(self) -> None:
         """The job was asked to end: that its ranks die now is no failure."""
+        if not self.dismissed:
+            self._stood_s, self._stood = self._first_words.stood_s(self.clock()), self.rank_states
         self.dismissed = True
 
     def close(self, exit_code: int | None = None) -> None:
         """The job is over: judge one last time if it failed and that has not been reported yet."""
         self.rank_states = self.ending.remaining(self._boards(self.clock()))
         self.halt()
+        self._guarded("writing the log of looks", self._keep_log)  # a look that is under way may never end
         with self._looking:
             ended = self.dismissed or self.ending.is_over
             if exit_code == 0 and not ended:
                 self.response.ended_well()
             if self.incidents.open is None and not ended and self._came_down(exit_code):
                 self._examine(())
+        if self.incidents.is_any:
+            self._guarded("writing the log of looks", self._keep_log)
         self._guarded("keeping torch's dumps", self._keep)
         if self.dashboard is not None:
             self.dashboard.link.close(exit_code)
@@ -332,6 +348,22 @@ class Watchdog:
     def _keep(self) -> None:
         if said := self.keep():
             self.incidents.say(said)
+
+    def _keep_log(self) -> None:
+        """Write the log of looks where there is a report that it belongs to, or where there should have been one."""
+        if not self.incidents.is_any and self._stood_s < FIRST_S:
+            return
+        path = Path(self.incidents.report_dir) / f"watchdog-{self.folder.name}.log"
+        try:
+            self.log.write(path, self._stood or self.rank_states)
+        except (OSError, files.ReportError) as error:
+            self.incidents.say_once("log", f"hangwatch: no log of the watchdog's looks: {error}")
+            return
+        if not self.incidents.is_any:
+            self.incidents.say(
+                f"hangwatch: the job was ended after {duration(self._stood_s)} without progress, before anything was"
+                f" reported; {path} says what the watchdog saw"
+            )
 
     def _came_down(self, exit_code: int | None) -> bool:
         raised = any(each.reading.exception and each.reading.exception.fatal for each in self.rank_states)
