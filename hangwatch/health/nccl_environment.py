@@ -33,7 +33,7 @@ def differing(ranks: Ranks) -> HealthWarning | None:
     found = {name for each in environments.values() for name in each if name.startswith(prefixes or ("-",))}
     for name in sorted(name for name in found if not name.startswith(OF_A_RANK)):
         values: dict[str | None, list[int]] = {}
-        for rank, each in environments.items():
+        for rank, each in sorted(environments.items()):
             values.setdefault(each.get(name), []).append(rank)
         if len(values) > 1:
             return warning("nccl-environment", f"{name} differs between ranks: {_told(values)}", ranks)

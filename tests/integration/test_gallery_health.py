@@ -19,6 +19,7 @@ SAID = {
     "sampler-full-copy": "Every rank draws all 800 samples of TensorDataset: BalancedSampler does not divide them",
     "set-epoch-missing": "The last two epochs came in the same order on ranks 0-1",
     "sampler-world-mismatch": "Ranks 0-1 draw the same share of the data: each sampler was made for rank 0",
+    "nccl-environment": "GLOO_SOCKET_IFNAME differs between ranks: not set on rank 0, lo on rank 1",
     "straggler": "All wait for rank 1 in each step",
     "data-bound": "of its time or more waiting for the loader",
 }

@@ -30,11 +30,6 @@ WARNINGS = [cause for cause in CATALOGUE if cause.stage is None and cause.id != 
 EMITTING = ("rules", "health")  # the rooms whose modules make findings and warnings
 DEVICE, HEALTH = "unit/rules/device", "unit/health"
 NO_SCRIPT = {  # why nothing here can make them happen; the test of the evidence, and that of what looks like it
-    "compile-skew": NoScript(
-        "a compiler's minutes are not to be had in a test, and a stand-in would be user code that sleeps",
-        ("unit/rules/step/test_compile_skew.py", "test_a_rank_that_compiles_is_waited_for"),
-        ("unit/rules/step/test_compile_skew.py", "test_a_rank_that_runs_compiled_code_does_not_compile"),
-    ),
     "duplicate-gpu": NoScript(
         "NVML tells which GPU a rank is bound to",
         (f"{DEVICE}/test_duplicate_gpu.py", "test_two_ranks_on_one_gpu"),
@@ -69,11 +64,6 @@ NO_SCRIPT = {  # why nothing here can make them happen; the test of the evidence
         "links between machines (tests/integration/dashboard/test_hosts.py has namespaces)",
         (f"{HEALTH}/test_slow_link.py", "test_a_link_that_is_much_slower_than_the_others"),
         (f"{HEALTH}/test_slow_link.py", "test_links_between_racks_may_be_slower"),
-    ),
-    "nccl-environment": NoScript(
-        "a warning on settings, which does not hang",
-        (f"{HEALTH}/test_nccl_environment.py", "test_settings"),
-        (f"{HEALTH}/test_nccl_environment.py", "test_settings"),
     ),
 }
 each_cause = pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.id)

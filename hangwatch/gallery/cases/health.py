@@ -46,6 +46,13 @@ HEALTH: tuple[Case, ...] = (
         status="warned",
     ),
     Case(
+        name="other-interface",
+        cause="nccl-environment",
+        script="nccl_environment.py",
+        culprits=every_rank,
+        status="warned",
+    ),
+    Case(
         name="timeout-ahead",
         cause="timeout-ahead",
         script="timeout_ahead.py",

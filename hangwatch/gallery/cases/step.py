@@ -98,6 +98,13 @@ STEP: tuple[Case, ...] = (
         where="project",
     ),
     Case(
+        name="compile-skew",
+        cause="compile-skew",
+        script="compile_skew.py",
+        step=(0, 60),
+        where="compared",
+    ),
+    Case(
         name="early-exit",
         cause="early-exit",
         script="early_exit.py",

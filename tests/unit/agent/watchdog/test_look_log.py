@@ -112,7 +112,7 @@ class TestWhatAWatchdogKeeps:
         def full(*_: Any) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(look_log.files, "write_text", full)
+        monkeypatch.setattr("hangwatch.report.files.write_text", full)
         world = World(tmp_path)
         world.hangs()
         world.look(20.0, *pair())
