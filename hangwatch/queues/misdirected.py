@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import takewhile
+from typing import NamedTuple
 
 from hangwatch import words
 from hangwatch.model import Certainty
@@ -22,7 +24,9 @@ _HABIT = 2  # earlier calls of one line, all to one place, that make another pla
 def misdirected(queues: Queues, chain: Chain) -> Finding | None:
     """The finding on a call with another peer or group than its line had before, where those wait for this rank."""
     stuck = (*chain.roots, *chain.path)
-    return _wrong_peer(queues, chain, stuck) or _wrong_group(queues, chain, stuck)
+    return (
+        _wrong_peer(queues, chain, stuck) or _wrong_group(queues, chain, stuck) or _paired_there(queues, chain, stuck)
+    )
 
 
 def _wrong_peer(queues: Queues, chain: Chain, stuck: tuple[Stuck, ...]) -> Finding | None:
@@ -141,6 +145,78 @@ def _stayed(queues: Queues, one: Stuck, other: Stuck, rank: int, chain: Chain) -
         ),
         waits=(*wait_edges(one), *wait_edges(other)),
         fix=f"look at which group {ranks(few)} {words.verb(len(few), 'takes', 'take')} at this line: it is an old one",
+    )
+
+
+def _paired_there(queues: Queues, chain: Chain, stuck: tuple[Stuck, ...]) -> Finding | None:
+    """Few ranks made a call of a line in a group in which that line never was before, among other calls.
+
+    Nobody need wait for them in the usual group: hosts run ahead, and their next call stands in its place there.
+    """
+    for one in stuck:
+        if one.kind is not Kind.MISMATCH or one.peers:
+            continue
+        for who, call in _few_and_lines(one):
+            strays = list(takewhile(bool, (_stray(queues, rank, call) for rank in who)))
+            stray = strays[0] if len(strays) == len(who) and len(set(strays)) == 1 else None
+            if stray is not None and stray.concerns(one):
+                return _in_place_of_another(queues, chain, one, stray, who)
+    return None
+
+
+def _few_and_lines(one: Stuck) -> Iterator[tuple[list[int], Call]]:
+    """Fewer than half of the ranks, with each call that they, or the others, make there."""
+    sides: dict[tuple[object, ...], list[int]] = {}
+    for rank, call in one.calls.items():
+        sides.setdefault((call.op, call.frames), []).append(rank)
+    for there in sides.values():
+        others = [rank for rank in one.calls if rank not in there]
+        few = min(there, others, key=len)
+        if 0 < len(few) < len(one.calls) / 2:
+            yield sorted(few), one.calls[there[0]]
+
+
+class _Stray(NamedTuple):
+    """The one call of a line that was in another group than all others: its group and number, and the usual group."""
+
+    group: str
+    number: int
+    usual: str
+
+    def concerns(self, one: Stuck) -> bool:
+        """Whether it is paired there with other calls, or its place in the usual group is taken there."""
+        return (self.group, self.number) == (one.group.name, one.number) or self.usual == one.group.name
+
+
+def _stray(queues: Queues, rank: int, call: Call) -> _Stray | None:
+    numbers: dict[str, list[int]] = {}
+    for group in queues.communicators if call.frames else ():
+        lane = group.lanes.get(rank)
+        for place in range(len(lane) if lane is not None else 0):
+            if lane is not None and _same_line(queues.call(lane, place), call):
+                numbers.setdefault(group.name, []).append(lane.numbers[place])
+    lone = [name for name, each in numbers.items() if len(each) == 1]
+    usual = [name for name, each in numbers.items() if len(each) >= _HABIT]
+    return _Stray(lone[0], numbers[lone[0]][0], usual[0]) if len(lone) == len(usual) == 1 else None
+
+
+def _in_place_of_another(queues: Queues, chain: Chain, one: Stuck, stray: _Stray, who: list[int]) -> Finding:
+    group, usual = (
+        next(each for each in queues.communicators if each.name == name) for name in (stray.group, stray.usual)
+    )
+    lane = group.lanes[who[0]]
+    call = queues.call(lane, lane.places(stray.number).start)
+    its = words.verb(len(who), "its", "their")
+    return Finding(
+        "collective-mismatch",
+        Certainty.LIKELY,
+        f"{ranks(who, capital=True)} called {named(call, stray.number, group)}{at(call)}, where {its} earlier calls"
+        f" were in {usual.title}: since then {its} calls there are paired with others.",
+        culprits=tuple((rank, call.where) for rank in who),
+        victims=victims((*chain.path, one), who),
+        evidence=(f"all other calls in the record of {ranks(who)} from there{at(call)} were in {usual.title}",),
+        waits=wait_edges(one, who),
+        fix=f"look at which group {ranks(who)} {words.verb(len(who), 'takes', 'take')} at this line",
     )
 
 

@@ -187,6 +187,23 @@ def test_a_call_in_another_group_than_ever_before_is_told(tmp_path: Path) -> Non
     assert "ranks 0-1 and 3 wait for it in all_reduce 4 of group 1 (ema)" in found.summary
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_call_in_another_group_is_told_where_hosts_run_ahead(waits: bool, tmp_path: Path) -> None:
+    """Nobody waits for the rank in its usual group: the call of the next round stands in the place there."""
+    end: list[Step] = [Sync()] if waits else []
+
+    def rounds(group: str) -> list[Step]:
+        return [Call("all_reduce", 42, 32, group), Call("all_reduce", 44, 512, "ema"), Call("all_reduce", 40, 64), *end]
+
+    usual, other = rounds("ema") * 6, [*rounds("ema") * 3, *rounds("world"), *rounds("ema") * 2]
+    found = verdict(JobDumps(every(4, usual, {2: other}), GROUPS), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("collective-mismatch", [2], Certainty.LIKELY)
+    assert (
+        "Rank 2 called all_reduce 4 of the default group (train.py:42), where its earlier calls were in"
+        in found.summary
+    )
+
+
 def test_the_one_rank_that_keeps_a_group_which_the_others_have_left_is_told(tmp_path: Path) -> None:
     """Most of those that call there have gone over to another group, of which it is a member too."""
     groups: dict[str, tuple[int, ...]] = {"before": (0, 1, 2, 3), "after": (0, 1, 2, 3)}
