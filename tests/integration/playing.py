@@ -12,6 +12,7 @@ from hangwatch.commands.trial import Trial
 from hangwatch.gallery import Case, command, environment
 from hangwatch.model import Certainty, Incident, Status
 from hangwatch.report import words
+from hangwatch.settings import Settings
 
 STALL_AFTER = 4.0  # seconds: patience where nothing can be proven
 PATIENT = 60.0  # the same for jobs that do not hang: half of a user's default, for a busy machine stalls them too
@@ -44,10 +45,14 @@ def play(
     seconds: float = 240.0,
     options: tuple[str, ...] = (),
     stall_after: float = STALL_AFTER,
+    linger_after: float = Settings.linger_after,
 ) -> Played:
-    """Run a case until its first incident, its end, or for `seconds`; then end it."""
+    """Run a case until its first incident, its end, or for `seconds`; then end it.
+
+    An exit that naps in a loop is given six times `linger_after`.
+    """
     given = command(case, ranks=ranks, culprit=culprit, healthy=healthy)
-    settings = environment(case, folder / "boards")
+    settings = environment(case, folder / "boards") | {"HANGWATCH_LINGER_AFTER": str(linger_after)}
     return play_command(given, folder, seconds=seconds, options=options, stall_after=stall_after, environment=settings)
 
 

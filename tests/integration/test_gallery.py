@@ -52,7 +52,7 @@ def prepare(case: Case) -> None:
 @pytest.mark.parametrize("case", cases(ALWAYS))
 def test_the_verdict_names_cause_and_culprit(case: Case, tmp_path: Path) -> None:
     prepare(case)
-    played = play(case, tmp_path)
+    played = play(case, tmp_path, linger_after=4.0)
     incident = played.incident
     if case.status == "waiting":
         assert_not_hung(played)

@@ -32,7 +32,7 @@ EVIDENCE = {
 @pytest.mark.parametrize("case", cases_of(Stage.EXIT), ids=lambda case: case.name)
 def test_the_verdict_names_cause_and_culprit(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepare(case, monkeypatch)
-    assert_as_expected(case, play(case, tmp_path, seconds=180), EVIDENCE[case.name])
+    assert_as_expected(case, play(case, tmp_path, seconds=180, linger_after=4.0), EVIDENCE[case.name])
 
 
 @pytest.mark.slow
@@ -43,7 +43,9 @@ def test_another_rank_is_named_when_another_is_at_fault(
 ) -> None:
     case = next(case for case in cases_of(Stage.EXIT) if case.name == name)
     prepare(case, monkeypatch)
-    assert_as_expected(case, play(case, tmp_path, ranks=3, culprit=2, seconds=180), "", ranks=3, culprit=2)
+    assert_as_expected(
+        case, play(case, tmp_path, ranks=3, culprit=2, seconds=180, linger_after=4.0), "", ranks=3, culprit=2
+    )
 
 
 @pytest.mark.slow
