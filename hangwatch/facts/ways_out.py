@@ -123,9 +123,7 @@ def _has_data_left(view: RankView) -> bool:
 def ways_out(loop: LoopFacts | None) -> tuple[str, ...]:
     if loop is None:
         return ()
-    found = []
-    if loop.leaves:
-        found.append(_left_at(loop, loop.where, loop.leaves))
+    found = [*ways_to_leave(loop)]
     if loop.exits:
         found.append(f"the process can end in the loop at {words.place(loop.where)}, at {_places(loop.exits)}")
     if loop.skips:
@@ -133,6 +131,11 @@ def ways_out(loop: LoopFacts | None) -> tuple[str, ...]:
     if loop.swallows is not None:
         found.append(f"the loop stands in a try whose errors go no further than {words.place(loop.swallows)}")
     return tuple(found)
+
+
+def ways_to_leave(loop: LoopFacts | None) -> tuple[str, ...]:
+    """How the loop can be left before its end."""
+    return (_left_at(loop, loop.where, loop.leaves),) if loop is not None and loop.leaves else ()
 
 
 def ways_out_of_outer(loop: LoopFacts | None) -> tuple[str, ...]:

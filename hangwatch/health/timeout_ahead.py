@@ -114,6 +114,6 @@ def _sign(view: RankView) -> str:
     process = view.evidence.process
     if view.busy and view.cpu is not None:
         return f"{view.cpu:.1f} s of processor time between two samples"
-    if view.writing and process is not None:
+    if view.moves_data and process is not None:
         return f"{words.size(process.io_delta_bytes or process.written_delta_bytes or 0)} moved between two samples"
     return "its counters move" if view.evidence.moved else "a child process of it computes"

@@ -307,12 +307,16 @@ class RankView:
         return self.cpu is not None and self.cpu > IDLE_CPU_S and not self.spins
 
     @property
-    def writing(self) -> bool:
+    def moves_data(self) -> bool:
+        """It reads or writes files, or receives data."""
         process = self.evidence.process
-        if process is None:
-            return False
-        moved = (process.io_delta_bytes or 0) > QUIET_IO or (process.written_delta_bytes or 0) > QUIET_WRITES
-        return moved or self.receives
+        return process is not None and ((process.io_delta_bytes or 0) > QUIET_IO or self.brings_about)
+
+    @property
+    def brings_about(self) -> bool:
+        """It writes, or receives data: what it reads may be the same again and again."""
+        process = self.evidence.process
+        return process is not None and ((process.written_delta_bytes or 0) > QUIET_WRITES or self.receives)
 
     @property
     def receives(self) -> bool:
@@ -333,7 +337,7 @@ class RankView:
         """Shows a sign of work that is not its own use of the processor."""
         if self.dead or self.stopped:
             return False
-        if self.evidence.moved or self.writing:
+        if self.evidence.moved or self.moves_data:
             return True
         return any(computes(child.facts) for child in self.evidence.children)
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import Counter
 
 from hangwatch import words
+from hangwatch.facts.call_site import path
 from hangwatch.facts.case import Case, what
 from hangwatch.facts.ended_ahead import ended_ahead
+from hangwatch.facts.inner_loops import loop_of
 from hangwatch.facts.last_calls import brought_down
 from hangwatch.facts.own_code import status_of
 from hangwatch.facts.peer_totals import Uneven, uneven
 from hangwatch.facts.rounds import LeftHabit, left_habit
 from hangwatch.facts.skip_paths import conditional, evidence_of, skip_path, the_only, ways_to
 from hangwatch.facts.standstill import all_for_their_devices, awaited_for_a_device
+from hangwatch.facts.ways_out import ways_to_leave
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Certainty, Collective, Status, StepName
 from hangwatch.proof.waits import Blocked
@@ -160,8 +163,10 @@ def _shown(made: dict[int, int], fewer: tuple[int, ...]) -> list[tuple[int, int]
 def _of_habit(case: Case, found: LeftHabit) -> Finding:
     """One rank made more or fewer sends or receives than in every round before; its peer kept to their number."""
     ways = () if found.too_many or found.repeated else _ways_past(case, found.call)
+    loop = loop_of(case, path(found.call.frames)) if found.repeated else None
+    left_at = loop.leaves if loop is not None else ()
     witnesses = (Witness(Kind.HABIT, _habit(found)),)
-    where = the_only(ways) or user_frame(found.call.frames)
+    where = the_only(ways) or (left_at[0] if len(left_at) == 1 else user_frame(found.call.frames))
     return Finding(
         "point-to-point-deadlock",
         case.weigh(witnesses),
@@ -170,7 +175,7 @@ def _of_habit(case: Case, found: LeftHabit) -> Finding:
         culprits=(case.ranks[found.rank].culprit(where),),
         victims=tuple(sorted(case.deadlocked - {found.rank})),
         step=found.step or case.ranks[found.rank].step,
-        evidence=evidence_of(ways),
+        evidence=(*evidence_of(ways), *ways_to_leave(loop)),
         witnesses=witnesses,
         awaited=(found.rank,),
     )
