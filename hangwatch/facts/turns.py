@@ -184,7 +184,15 @@ def _made_as_many(case: Case, rank: int, inside: tuple[int, ...]) -> bool:
             mine, theirs = (case.ledger.call(each, group.name, number) for each in (rank, other))
             if mine is not None and _same_place(mine, theirs) and not _lacks_its_message(case, rank, other, mine):
                 return True
-    return False
+    return any(_exchanged_as_often(case, rank, other) for other in spread(inside))
+
+
+def _exchanged_as_often(case: Case, rank: int, other: int) -> bool:
+    """`rank` has made as many messages from where `other` stands in one."""
+    place = sites_of(case).now(other) if other in case.blocked and case.blocked[other].to_a_peer else None
+    mine, theirs = (case.ledger.to_peers(each) or () for each in (rank, other))
+    made = sum(site(call) == place for call in theirs) if place is not None else 0
+    return 0 < made <= sum(site(call) == place for call in mine)
 
 
 def _lacks_its_message(case: Case, rank: int, other: int, call: Collective) -> bool:

@@ -16,7 +16,8 @@ What must be true for a proof, and how it is ensured:
    absent root (broadcast, scatter), and the root's wait for absent members (reduce, gather); all others may complete by
    themselves. Where a rank may be waiting for one of several collectives, it is held to wait for *any* of the absent:
    it is released as soon as one of them is. A point-to-point call waits for its peer, unless that is in a call that
-   serves it, or has issued as many that could have served it: their data may be on its way.
+   serves it, or has issued as many that could have served it: their data may be on its way. A receive from any rank
+   waits for any other member, where all messages sent to the rank were taken by receives that are over.
 3. *The absent are absent.* A member has not arrived where it has issued fewer collectives in this very group (same
    name and members) than the number waited for, counting the call that it is in. A member that has said nothing, whose
    counts contradict each other or what it is in (a group of two backends has two counts), or whose board has a stale

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from hangwatch.model import Collective, PeerCount
 from hangwatch.ranks.device_waits import on_device
 from hangwatch.ranks.ledger import Group, Ledger
+from hangwatch.stacks.frames import name_of
+
+_WITHOUT_WAITING = ("irecv", "batch_isend_irecv")
 
 
 def made_and_served(ledger: Ledger, rank: int, call: Collective) -> tuple[int, int] | None:
@@ -32,16 +35,46 @@ def serves(one: Collective, op: str, peer: int, other: Collective) -> bool:
 
 
 def with_peer(ledger: Ledger, rank: int, name: str, peer: int) -> PeerCount | None:
-    """What the board of `rank` counts of its messages with `peer` in the group `name`.
+    """What the board of `rank` counts of its messages with `peer` in the group `name`; None where some lack a peer."""
+    sent, received = sent_to(ledger, rank, name, peer), received_from(ledger, rank, name, peer)
+    return PeerCount(peer, sent, received) if sent is not None and received is not None else None
 
-    None where some are counted for no peer: they came from any rank, or the board holds no more peers. A message that
-    the rank is in the call of is counted for its peer already.
+
+def sent_to(ledger: Ledger, rank: int, name: str, peer: int) -> int | None:
+    """How many messages `rank` has sent to `peer`, also the one that it is in the call of.
+
+    None where the board cannot count them all by peer: it holds no more peers.
     """
     group = ledger.group(rank, name)
     head = group.heads[rank] if group is not None else None
-    if head is None or sum(each.sent + each.received for each in head.peers) < head.sent + head.received:
+    if head is None or sum(each.sent for each in head.peers) < head.sent:
         return None
-    return next((each for each in head.peers if each.peer == peer), PeerCount(peer))
+    return next((each.sent for each in head.peers if each.peer == peer), 0)
+
+
+def received_from(ledger: Ledger, rank: int, name: str, peer: int) -> int | None:
+    """How many `rank` has asked `peer` for; None also where it asked any rank for some."""
+    group = ledger.group(rank, name)
+    head = group.heads[rank] if group is not None else None
+    if head is None or sum(each.received for each in head.peers) < head.received:
+        return None
+    return next((each.received for each in head.peers if each.peer == peer), 0)
+
+
+def none_is_left(ledger: Ledger, rank: int, group: Group) -> bool:
+    """All messages that the other members have sent to `rank` were taken by the receives before the one that it is in.
+
+    Each of those is over, as every receive of the rank is one that it waits for in the call.
+    """
+    calls = ledger.to_peers(rank)
+    if calls is None or any(_returns_at_once(call) for call in calls if "recv" in call.op):
+        return False
+    sent = [sent_to(ledger, other, group.name, rank) for other in group.members if other != rank]
+    return None not in sent and sum(filter(None, sent)) < group.heads[rank].received
+
+
+def _returns_at_once(call: Collective) -> bool:
+    return not call.frames or any(name_of(frame.function) in _WITHOUT_WAITING for frame in call.frames)
 
 
 def unserved(ledger: Ledger, rank: int) -> Collective | None:
@@ -72,10 +105,9 @@ def _unserved_in(ledger: Ledger, rank: int, group: Group) -> Iterator[Collective
 
 def _counted(ledger: Ledger, rank: int, peer: int, call: Collective) -> tuple[int, int] | None:
     tags = {call.tag or 0} | _tags(ledger, rank, peer) | _tags(ledger, peer, rank)
-    mine, theirs = with_peer(ledger, rank, call.group, peer), with_peer(ledger, peer, call.group, rank)
-    if len(tags) > 1 or mine is None or theirs is None:
-        return None
-    return (mine.sent, theirs.received) if "send" in call.op else (mine.received, theirs.sent)
+    mine, theirs = (sent_to, received_from) if "send" in call.op else (received_from, sent_to)
+    made, served = mine(ledger, rank, call.group, peer), theirs(ledger, peer, call.group, rank)
+    return (made, served) if made is not None and served is not None and len(tags) <= 1 else None
 
 
 def _tags(ledger: Ledger, rank: int, peer: int) -> set[int]:

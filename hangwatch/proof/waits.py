@@ -9,7 +9,7 @@ from functools import cached_property
 from hangwatch.model import Collective, Frame, GroupHead
 from hangwatch.proof.conditions import board_is_fresh, raises_by_itself, wait_is_certain
 from hangwatch.proof.graph import Need
-from hangwatch.proof.messages import made_and_served, serves, unserved
+from hangwatch.proof.messages import made_and_served, none_is_left, serves, unserved
 from hangwatch.proof.needs import Needs
 from hangwatch.ranks.device_waits import Path, may_wait_on_device, on_device, python_frames, queued, shows_device_wait
 from hangwatch.ranks.ledger import Group, Ledger, is_numbered
@@ -216,12 +216,27 @@ class Waits:
 
     def _on_peer(self, view: RankView) -> Blocked:
         call = self._open_peer(view)
+        if call is not None and call.peer is None and "recv" in call.op:
+            return self._on_any_peer(view, call)
         if call is None or call.peer is None or call.peer == view.rank:
             return Blocked(view.rank, view.now, call=call)
         need = Need((call.peer,), group=call.group, op=call.op, seq=call.seq)
         on_its_way = "send" in call.op and call.peer in self._ranks and self._ranks[call.peer].stopped
         certain = self._is_certain(view) and not on_its_way and not self._matched(view.rank, call)
         return Blocked(view.rank, view.now, self._ledger.group(view.rank, call.group), call.seq, need, call, certain)
+
+    def _on_any_peer(self, view: RankView, call: Collective) -> Blocked:
+        """Every other member could send the message; first come those that wait for a message with this rank."""
+        group = self._ledger.group(view.rank, call.group)
+        if group is None:
+            return Blocked(view.rank, view.now, call=call)
+        waiting = {rank for rank in self._ranks for each in self._ledger.open_calls(rank) if each.peer == view.rank}
+        others = sorted(
+            (rank for rank in group.members if rank != view.rank), key=lambda rank: (rank not in waiting, rank)
+        )
+        need = Need(tuple(others), False, group=call.group, members=group.members, seq=call.seq, op=call.op)
+        certain = self._is_certain(view) and none_is_left(self._ledger, view.rank, group)
+        return Blocked(view.rank, view.now, group, call.seq, need, call, certain)
 
     def _is_certain(self, view: RankView) -> bool:
         return wait_is_certain(view, self._ledger, spins=self.spins(view))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from hangwatch import words
+from hangwatch.facts.answers import unanswered
 from hangwatch.facts.call_site import path
 from hangwatch.facts.case import Case, what
 from hangwatch.facts.ended_ahead import ended_ahead
@@ -17,7 +18,7 @@ from hangwatch.facts.skip_paths import conditional, evidence_of, skip_path, the_
 from hangwatch.facts.standstill import all_for_their_devices, awaited_for_a_device
 from hangwatch.facts.ways_out import ways_to_leave
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Bypass, Certainty, Collective, Status, StepName
+from hangwatch.model import Bypass, Certainty, Collective, Frame, Status, StepName
 from hangwatch.proof.waits import Blocked
 from hangwatch.ranks.ledger import is_point_to_point
 from hangwatch.ranks.view import RankView
@@ -29,7 +30,9 @@ from hangwatch.stacks.frames import user_frame
 def point_to_point_deadlock(case: Case) -> Finding | None:
     """A rank left its habit of sends and receives, for which a peer waits; or ranks wait in a circle."""
     found = left_habit(case)
-    return _of_habit(case, found) if found is not None else _in_a_circle(case) or _from_any_rank(case)
+    if found is not None:
+        return _of_habit(case, found)
+    return _without_answer(case) or _from_any_rank(case) or _in_a_circle(case)
 
 
 def lacks_a_counterpart(case: Case) -> Finding | None:
@@ -97,6 +100,44 @@ def ended_with_fewer_messages(case: Case) -> Finding | None:
         ),
         status=Status.FAILED,
     )
+
+
+def _without_answer(case: Case) -> Finding | None:
+    """A rank that serves others went on without the answer for which one of them waits."""
+    found = unanswered(case)
+    if found is None:
+        return None
+    asked_at, line = user_frame(found.request.frames), user_frame(found.answer.frames)
+    ways = tuple(way for way in _ways_past(case, found.answer) if not _comes_before(way, asked_at))
+    answer = "send" if "send" in found.answer.op else "receive"
+    rank, peer = words.ranks([found.rank], capital=True), words.ranks([found.peer])
+    witnesses = (
+        Witness(
+            Kind.HABIT,
+            f"{found.times:,} times before, that call{words.at(line)} came right behind"
+            f" {found.request.op}{words.at(asked_at)} on {words.ranks([found.rank])}",
+        ),
+    )
+    return Finding(
+        "point-to-point-deadlock",
+        case.weigh(witnesses),
+        f"{rank} took a request of {peer} and went on without the {answer} to it{words.at(line)}, which had always"
+        f" followed{skip_path(ways)}.",
+        fix="answer each request on every path through the loop, with an error where there is nothing else to say",
+        culprits=(case.ranks[found.rank].culprit(the_only(ways) or line),),
+        victims=tuple(sorted(set(case.blocked) - {found.rank})),
+        step=case.ranks[found.rank].step,
+        evidence=evidence_of(ways),
+        witnesses=witnesses,
+        awaited=(found.rank,),
+    )
+
+
+def _comes_before(way: Bypass, asked_at: Frame | None) -> bool:
+    """It lies ahead of the request that was made: it has not led past the answer to that."""
+    if asked_at is None or (way.where.file, way.where.function) != (asked_at.file, asked_at.function):
+        return False
+    return way.where.line < asked_at.line
 
 
 def _in_a_circle(case: Case) -> Finding | None:

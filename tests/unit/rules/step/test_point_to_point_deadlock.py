@@ -366,3 +366,38 @@ def test_the_stage_whose_count_of_messages_no_other_ranks_share_is_named(
     if odd == [1]:
         assert any("rank 1 counts 5 messages with rank 0, as no other" in each for each in judgement.verdict.evidence)
         assert judgement.verdict.fix.startswith("compute the number of messages from the same values")
+
+
+def _served(turns: int, *, without: int | None = None) -> Program:
+    """Rank 0 takes what ranks 1 and 2 send in turns, and answers; in turn `without` it does not answer rank 1."""
+    program: Program = []
+    for turn in range(turns):
+        for peer in (1, 2):
+            program.append(Peer("recv", peer, line=49))
+            if (turn, peer) != (without, 1):
+                program.append(Peer("send", peer, line=54))
+    return program
+
+
+def _asking(turns: int) -> Program:
+    return [Peer("send", 0, line=83), Peer("recv", 0, line=85)] * turns
+
+
+def test_a_server_that_left_out_an_answer_is_named_with_what_led_past_it() -> None:
+    ways = (
+        Bypass(Frame(SCRIPT, 48, "main"), "if kind == BYE: continue", inner=True),
+        Bypass(Frame(SCRIPT, 52, "main"), "if bad: continue", inner=True),
+    )
+    found = world(_served(12, without=9), _asking(12), _asking(12))
+    verdict = diagnose(replace(found, call_sites=(CallSite((Frame(SCRIPT, 54, "main"),), ways),))).verdict
+    assert (verdict.cause, [(each.rank, each.where) for each in verdict.culprits]) == (
+        "point-to-point-deadlock",
+        [(0, Frame(SCRIPT, 52, "main"))],
+    )
+    assert "Rank 0 took a request of rank 1 and went on without the send to it (train.py:54)" in verdict.summary
+    assert "BYE" not in verdict.summary, "that condition lies ahead of the request"
+
+
+def test_a_server_without_a_habit_of_answers_has_left_out_none() -> None:
+    verdict = diagnose(world(_served(2, without=1), _asking(2), _asking(2))).verdict
+    assert "took a request" not in verdict.summary

@@ -1,0 +1,67 @@
+"""Ranks that serve others: one that took a request and went on without the answer that had always followed.
+
+No collective divides such an exchange into rounds, and the ranks that ask come in any order. What repeats itself is
+what the serving rank does for each of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from hangwatch.facts.call_site import site
+from hangwatch.facts.case import Case, once
+from hangwatch.facts.own_order import FOLLOWED
+from hangwatch.facts.rounds import record
+from hangwatch.model import Collective
+from hangwatch.proof.waits import Blocked
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """`rank` made its call `request` for `peer`, and went on without a call like `answer`, for which `peer` waits."""
+
+    rank: int
+    peer: int
+    request: Collective
+    answer: Collective  # the last one that it gave
+    times: int  # as often on record that answer came right behind such a request, and no other call but this once
+
+
+@once
+def unanswered(case: Case) -> Unanswered | None:
+    """The one rank that left out an answer; None where there is none, or more."""
+    found = [each for entry in case.blocked.values() if (each := _by_peer_of(case, entry)) is not None]
+    return found[0] if len(found) == 1 else None
+
+
+def _by_peer_of(case: Case, entry: Blocked) -> Unanswered | None:
+    call = entry.call if entry.to_a_peer else None
+    if call is None or call.peer is None or call.peer not in case.ranks:
+        return None
+    calls = record(case, call.peer)
+    tokens = [_token(each) for each in calls]
+    followed: dict[Hashable, list[int]] = {}
+    for at in range(1, len(calls)):
+        followed.setdefault(tokens[at - 1], []).append(at)
+    for places in followed.values():
+        (usual, times), *others = Counter(tokens[at] for at in places).most_common()
+        odd = next((at for at in places if tokens[at] != usual), None)
+        if odd is None or times < FOLLOWED or sum(count for _, count in others) > 1:
+            continue
+        request, answer = calls[odd - 1], next(calls[at] for at in reversed(places) if tokens[at] == usual)
+        goes_on = tokens.count(tokens[odd]) > 1  # a call from a new place may be what comes behind the loop
+        if goes_on and request.peer in (entry.rank, None) and _serves(answer, call):
+            return Unanswered(call.peer, entry.rank, request, answer, times)
+    return None
+
+
+def _serves(answer: Collective, call: Collective) -> bool:
+    kind = "recv" if "send" in call.op else "send"
+    return kind in answer.op and (answer.group, answer.tag or 0) == (call.group, call.tag or 0)
+
+
+def _token(call: Collective) -> Hashable:
+    """What a call is, whoever it serves."""
+    return (call.op, call.group, site(call))
