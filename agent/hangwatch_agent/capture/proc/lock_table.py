@@ -41,8 +41,11 @@ def inheritors(found: os.stat_result, waiter: int, proc: Path) -> Iterator[int]:
             yield pid
 
 
-def holds(pid: int, found: os.stat_result, proc: Path) -> bool:
-    """Whether one of its open files has a lock on this one, whichever process took it. Source: fdinfo, proc(5)."""
+def holds(pid: int, found: os.stat_result, proc: Path, *, for_writing: bool = False) -> bool:
+    """Whether one of its open files has a lock on this one, whichever process took it. Source: fdinfo, proc(5).
+
+    With `for_writing` a lock that others may have beside it, as all users of a database do, does not count.
+    """
     folder = proc / str(pid) / "fdinfo"
     for name in _names(folder):
         try:
@@ -50,7 +53,8 @@ def holds(pid: int, found: os.stat_result, proc: Path) -> bool:
         except OSError:
             continue
         entries = (match for line in lines if (match := _LOCK_LINE.match(line.partition("lock:")[2].strip())))
-        if any(int(entry["inode"]) == found.st_ino for entry in entries):
+        mine = (entry for entry in entries if entry["access"] == "WRITE" or not for_writing)
+        if any(int(entry["inode"]) == found.st_ino for entry in mine):
             return True
     return False
 

@@ -156,7 +156,7 @@ def _locked_by_others(waiter: int, proc: Path, clock: Callable[[], float]) -> It
     for path, found in files.items():
         pids = owners_of(found, locks)
         owner = holder(pids, found, waiter, proc)
-        own = waiter in pids or holds(waiter, found, proc)
+        own = waiter in pids or holds(waiter, found, proc, for_writing=True)
         if owner is not None and not own:
             age = max(clock() - found.st_mtime, 0.0)
             yield LockFile(path, owner, True, age, inferred=True, filesystem=filesystem_of(waiter, path, proc) or "")

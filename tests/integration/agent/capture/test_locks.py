@@ -62,6 +62,7 @@ CLOSED = """
 DATABASE = """
     import sqlite3, sys, time
     book = sqlite3.connect(sys.argv[1], timeout=100, isolation_level=None)
+    book.execute(f"pragma journal_mode={sys.argv[3]}")
     if sys.argv[2] == "waits":
         print("ready", flush=True)
     book.execute("begin immediate")
@@ -220,13 +221,15 @@ def test_a_lock_without_a_known_holder_is_left_as_it_is() -> None:
     assert Owners({}, {}, Table({}), Table({})).known(lock) == lock
 
 
-def test_a_database_polls(script: Script, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("journal", "locked"), [("delete", "runs.db"), ("wal", "runs.db-shm")])
+def test_a_database_polls(script: Script, tmp_path: Path, journal: str, locked: str) -> None:
+    """With a write-ahead log all users of a database have locks of its files, which keep none of them from writing."""
     path = tmp_path / "runs.db"
-    owner = script(DATABASE, str(path), "100")
-    waits = script(DATABASE, str(path), "waits", rests=False)
+    owner = script(DATABASE, str(path), "100", journal)
+    waits = script(DATABASE, str(path), "waits", journal, rests=False)
     # Between two naps it tries the lock: on a busy machine a look can fall just then.
     (lock,) = eventually(lambda: lock_files(process_facts(waits.pid)))
-    assert (lock.path, lock.owner_pid, lock.owner_alive, lock.inferred) == (str(path), owner.pid, True, True)
+    assert (Path(lock.path).name, lock.owner_pid, lock.owner_alive, lock.inferred) == (locked, owner.pid, True, True)
     assert lock_files(process_facts(owner.pid)) == (), "it holds the lock itself, and sleeps for long"
 
 
