@@ -60,6 +60,9 @@ class Settings:
     torch_dumps: bool = _knob(
         True, "ask torch's NCCL backend for dumps of its flight recorder (environment variables, see docs/dumps.md)"
     )
+    log_looks: bool = _knob(
+        False, "write the watchdog's log of its looks at the end of every job, not only of those that stood still"
+    )
     poll: float = _knob(1.0, "how often the watchdog looks at the boards", minimum=0.05)
     tick: float = _knob(0.2, "how often a rank's ticker thread updates its board", minimum=0.02)
     abort_grace: float = _knob(

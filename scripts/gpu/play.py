@@ -74,7 +74,8 @@ class Player:
     def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
         path = os.pathsep.join(filter(None, [str(ROOT), str(ROOT / "agent"), os.environ.get("PYTHONPATH", "")]))
         recipe = {} if self.rehearse else RECIPE | RECIPES[self.recipe] | {"GPU_SEAT": str(self.seat)}
-        return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **recipe, **extra}
+        ours = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "HANGWATCH_LOG_LOOKS": "1"}
+        return {**os.environ, **ours, **recipe, **extra}
 
     def play(self, case: Case) -> Played:
         """Run a case until its verdict, or its end."""

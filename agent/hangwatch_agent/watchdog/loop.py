@@ -337,7 +337,7 @@ class Watchdog:
                 self.response.ended_well()
             if self.incidents.open is None and not ended and self._came_down(exit_code):
                 self._examine(())
-        if self.incidents.is_any:
+        if self.incidents.is_any:  # the last look is a part of it
             self._guarded("writing the log of looks", self._keep_log)
         self._guarded("keeping torch's dumps", self._keep)
         if self.dashboard is not None:
@@ -351,7 +351,8 @@ class Watchdog:
 
     def _keep_log(self) -> None:
         """Write the log of looks where there is a report that it belongs to, or where there should have been one."""
-        if not self.incidents.is_any and self._stood_s < FIRST_S:
+        in_vain = not self.incidents.is_any and self._stood_s >= FIRST_S
+        if not (self.incidents.is_any or in_vain or self.settings.log_looks):
             return
         path = Path(self.incidents.report_dir) / f"watchdog-{self.folder.name}.log"
         try:
@@ -359,7 +360,7 @@ class Watchdog:
         except (OSError, files.ReportError) as error:
             self.incidents.say_once("log", f"hangwatch: no log of the watchdog's looks: {error}")
             return
-        if not self.incidents.is_any:
+        if in_vain:
             self.incidents.say(
                 f"hangwatch: the job was ended after {duration(self._stood_s)} without progress, before anything was"
                 f" reported; {path} says what the watchdog saw"

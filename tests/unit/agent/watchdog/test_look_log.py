@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,14 @@ class TestWhatAWatchdogKeeps:
             world.watchdog.dismiss()
         world.watchdog.close(130 if told else 0)
         assert not list(tmp_path.glob("watchdog-*.log"))
+
+    def test_of_every_job_where_that_is_asked_for(self, tmp_path: Path) -> None:
+        world = World(tmp_path)
+        world.watchdog.settings = replace(world.watchdog.settings, log_looks=True)
+        world.look(30.0, *pair(moved_at=28.0))
+        world.watchdog.close(0)
+        assert "1 poll" in written(tmp_path)
+        assert "before anything was reported" not in world.stream.getvalue()
 
     def test_a_full_disk_costs_the_log_only(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def full(*_: Any) -> None:
