@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from hangwatch.facts.case import Case
-from hangwatch.model import Collective, Collectives, GroupHead, PeerCount, RankEvidence
-from tests.unit.job import C10D, IN_CODE, SCRIPT, Frame, rank, snapshot
+from hangwatch.model import Collective, Collectives, Frame, GroupHead, PeerCount, RankEvidence
+from tests.unit.job import C10D, IN_CODE, SCRIPT, rank, snapshot
 
 MEMBERS = (0, 1, 2)
 SERVES = (Frame(C10D, 2799, "recv"), Frame(SCRIPT, 11, "serve"))
