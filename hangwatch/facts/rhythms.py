@@ -24,13 +24,21 @@ OCCASIONS = 3  # steps in which a rank made these calls, at the least, for them 
 
 
 def keep_own_intervals(case: Case, divergence: Divergence) -> bool:
-    """The rank with more calls in that step makes them in other steps than the others, from the first one on."""
-    if len(divergence.more) != 1 or not divergence.exact:
+    """Those with more calls in that step make them in other steps than those with fewer, from the first one on."""
+    if not divergence.exact:
         return False
-    asked = [rank for ranks in by_value(divergence.counts).values() for rank in spread(ranks)]
-    first = divergence.more[0]
-    since = [_unlike_since(case, divergence.group, first, other) for other in asked if other != first]
+    *fewer, (_, most) = sorted(by_value(divergence.counts).items())
+    asked = [rank for _, ranks in fewer for rank in spread(ranks)]
+    if len(divergence.more) != 1 and not all(_has_own_steps(case, divergence.group, most[0], rank) for rank in asked):
+        return False  # it leaves out some of those that the others make
+    since = [_unlike_since(case, divergence.group, most[0], other) for other in asked]
     return bool(since) and all(step is not None and step <= divergence.step for step in since)
+
+
+def _has_own_steps(case: Case, group: str, rank: int, other: int) -> bool:
+    """`other` made such calls in a step in which `rank` made none."""
+    mine, theirs = ({step.step: step.counts.get(group, 0) for step in case.ledger.steps(r)} for r in (rank, other))
+    return any(made and mine.get(step) == 0 for step, made in theirs.items())
 
 
 def _unlike_since(case: Case, group: str, rank: int, other: int) -> int | None:

@@ -130,7 +130,7 @@ def synchronised_at_own_intervals(case: Case) -> Finding | None:
     others = [rank for rank in gaps if rank not in inside]
     if not inside or not others or len(gaps) < len(first.members) or not all(gaps.values()):
         return None
-    if not all(_has_no_more(case, case.ranks[rank]) for rank in others):
+    if not all(_has_no_more(case, case.ranks[rank], first.group) for rank in others):
         return None  # it may come to its next ones
     odd = min(inside, others, key=len) if len(inside) != len(others) else []
     place = _backward(case, first.group)
@@ -160,8 +160,10 @@ def synchronised_at_own_intervals(case: Case) -> Finding | None:
     )
 
 
-def _has_no_more(case: Case, view: RankView) -> bool:
-    """Its data has ended, or it stands behind its loop: in a call, or at its end."""
+def _has_no_more(case: Case, view: RankView, group: str) -> bool:
+    """Its data has ended, or it stands behind its loop: in a call, or at its end. Or in another call of that group."""
+    if view.rank in case.blocked and Within.BACKWARD not in view.now.within and _waits_in(case, view.rank, group):
+        return True
     ended = view.loader is not None and view.loader.exhausted
     return (ended or has_left_inner_loop(case, view)) and (view.rank in case.blocked or view.over or view.dead)
 

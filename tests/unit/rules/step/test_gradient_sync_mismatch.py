@@ -78,6 +78,27 @@ def test_intervals_that_change_on_each_rank_are_told_as_such(ranks: int, blamed:
     assert "reduce what decides it (a number of tokens" in judgement.verdict.fix
 
 
+def test_a_rank_with_longer_intervals_than_the_others_has_skipped_none() -> None:
+    """It comes to its gradients in steps of its own, and not in some of those in which the others do."""
+    judgement = judged(by_own_tokens(4), by_own_tokens(14, 15, 14), 4, 1)
+    assert judgement.verdict.cause == "gradient-sync-mismatch"
+    assert blamed_ranks(judgement) == [1]
+    assert "rank 1 after 14 to 15 batches" in judgement.verdict.summary
+
+
+def test_a_rank_that_is_evaluated_within_the_loop_waits_there_for_good() -> None:
+    def evaluating(*gaps: int) -> Program:
+        found: list[Action] = []
+        for action in by_own_tokens(*gaps)[:-2]:
+            found.append(action)
+            if isinstance(action, Draw) and action.batch == 30:
+                found.append(Call("all_gather", line=84))
+        return found
+
+    judgement = judged(evaluating(4), evaluating(7, 6, 7), 4, 1)
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("gradient-sync-mismatch", [1])
+
+
 def test_intervals_that_change_alike_on_all_ranks_explain_nothing() -> None:
     """One rank leaves out one of its backwards, as all accumulate alike."""
     usual = by_own_tokens(5, 6, 5)
