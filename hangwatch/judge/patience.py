@@ -27,6 +27,7 @@ from hangwatch.facts.locks import held_lock, holds, lock_name
 from hangwatch.facts.mismatches import first_mismatch
 from hangwatch.facts.store_waits import store_ports, waits_for_key
 from hangwatch.model import OpenFile, Phase, ProcessFacts, Reading, Snapshot
+from hangwatch.proof.waits import ASLEEP, Blocked
 from hangwatch.ranks.processes import computes
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing, Within
@@ -71,7 +72,7 @@ def held(snapshot: Snapshot) -> dict[int, str]:
     ports = store_ports(living)
     found = {view.rank: _held(view, together and _all_wait_for(view, living, ports), ports) for view in living}
     facts = {view.rank: found[view.rank] for view in living if found[view.rank] and not _by_a_rank(view, living, found)}
-    return facts or _in_a_meeting(snapshot, living) or _mispaired(snapshot, living)
+    return facts or _in_a_meeting(snapshot, living) or _mispaired(snapshot, living) or _for_each_other(snapshot, living)
 
 
 def _by_a_rank(view: RankView, living: Sequence[RankView], found: Mapping[int, str]) -> bool:
@@ -102,6 +103,29 @@ def _mispaired(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int, str]
         return {}
     found = first_mismatch(Case(snapshot))
     return dict.fromkeys(found.calls, "waits in a call that is paired with another one") if found is not None else {}
+
+
+def _for_each_other(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int, str]:
+    """All ranks stand in calls on the host, one of them surely for ranks that stand in others.
+
+    Nothing is on its way: they are on one machine, and no other thread of theirs communicates. What a call needs that
+    may complete by itself, as that of a root, would be there.
+    """
+    complete = 1 < (snapshot.job.world_size or 0) <= len(living)
+    if not complete or len({view.evidence.host for view in living}) > 1:
+        return {}
+    if not all(view.now.in_collective and view.steady and not view.works for view in living):
+        return {}
+    blocked = Case(snapshot).blocked
+    on_host = all(view.rank in blocked and _on_host(blocked[view.rank]) for view in living)
+    idle = on_host and not any(view.threads_that_may_communicate() for view in living)
+    if not idle or not any(entry.certain for entry in blocked.values()):
+        return {}
+    return dict.fromkeys(blocked, "waits for ranks all of which wait, too")
+
+
+def _on_host(entry: Blocked) -> bool:
+    return entry.group is not None and all(head.backend in ASLEEP for head in entry.group.heads.values())
 
 
 def resting(snapshot: Snapshot) -> frozenset[int]:

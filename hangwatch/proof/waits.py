@@ -16,7 +16,7 @@ from hangwatch.ranks.ledger import Group, Ledger, is_numbered
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import IN_DDPS_FORWARD, POINT_TO_POINT, Activity, Doing
 
-_ASLEEP = ("gloo", "cpu:gloo")  # backends whose calls are waited for asleep
+ASLEEP = ("gloo", "cpu:gloo")  # backends whose calls are waited for asleep
 _LIKELY = "all_reduce"  # what C++ code issues is not recorded: an operation that needs all members, most of the time
 
 
@@ -143,7 +143,7 @@ class Waits:
             return False
         if all(map(_is_complete, groups)):
             return not self._ledger.open_calls(view.rank)
-        return view.computes_or_reads and all(head.backend in _ASLEEP for head in groups)
+        return view.computes_or_reads and all(head.backend in ASLEEP for head in groups)
 
     # -------------------------------------------------------------- on the device
 

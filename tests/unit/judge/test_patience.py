@@ -16,6 +16,7 @@ from tests.unit.job import (
     FETCHING,
     IDLE,
     IN_BACKWARD,
+    IN_BARRIER,
     IN_CODE,
     LIB,
     SCRIPT,
@@ -280,6 +281,29 @@ def test_calls_that_differ_under_one_number_are_a_fact_where_all_ranks_wait() ->
 
 def test_calls_that_differ_are_no_fact_while_a_rank_moves() -> None:
     assert held(snapshot(in_broadcast(0, 1), in_broadcast(1, 0, evidence={"moved": True}))) == {}
+
+
+# ------------------------------------------------------------------------------------------ all wait for each other
+
+
+def test_a_root_among_ranks_that_all_wait_is_given_less_time() -> None:
+    """Rank 0 waits for rank 1 in a barrier that this has not made: it is in a broadcast, as its root."""
+    says = "waits for ranks all of which wait, too"
+    assert held(snapshot(rank(0, IN_BARRIER, issued=12, completed=11), in_broadcast(1, 1))) == {0: says, 1: says}
+
+
+@pytest.mark.parametrize("sign", ["moves", "elsewhere", "thread"])
+def test_what_may_still_come_is_given_its_time(sign: str) -> None:
+    """A counter moves, the other rank is on another machine, or a thread of it may communicate."""
+    uploads = ThreadStack(7, "uploader", IN_CODE)
+    changes: dict[str, dict[str, Any]] = {
+        "moves": {"evidence": {"moved": True}},
+        "elsewhere": {},
+        "thread": {"threads": (uploads,)},
+    }
+    waits, root = rank(0, IN_BARRIER, issued=12, completed=11), in_broadcast(1, 1, **changes[sign])
+    root = replace(root, host="node-b") if sign == "elsewhere" else root
+    assert held(snapshot(waits, root)) == {}
 
 
 # ------------------------------------------------------------------------------------------ a pool, and the store
