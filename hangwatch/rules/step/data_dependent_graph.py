@@ -27,7 +27,7 @@ def data_dependent_graph(case: Case) -> Finding | None:
     if short is not None and case.in_trouble and not short.errors:
         return _without_gradients(case, short)
     found = disagreement(case)
-    if found is not None and found.in_module and case.in_trouble:
+    if found is not None and found.of_a_module and case.in_trouble:
         return _without_module(case, found)
     left = left_out(case)
     return _without_call(case, left) if left is not None and left.of_a_backward else None

@@ -50,7 +50,7 @@ def rank_local_decision(case: Case) -> Finding | None:
 def _decides(found: Disagreement) -> bool:
     """All ways past the call are conditions on a value, and guard that call and not the rest of the loop's turn."""
     own = {way.asks for way in found.ways} in ({"value"}, {"alike"}) and not any(way.of_turn for way in found.ways)
-    return own and not found.in_module
+    return own and not found.of_a_module
 
 
 def _lets_some_in(case: Case, found: Disagreement) -> bool:
@@ -59,7 +59,7 @@ def _lets_some_in(case: Case, found: Disagreement) -> bool:
     A check that data is there is meant to hold always, and then leads to a call of every step. Of rank 0 it may ask for
     what only that rank has, such as its logger.
     """
-    if any(way.asks not in ("check", "value") or way.of_turn for way in found.ways) or found.in_module:
+    if any(way.asks not in ("check", "value") or way.of_turn for way in found.ways) or found.of_a_module:
         return False
     few = 2 * len(found.made) < len(found.made) + len(found.without)
     return few and 0 not in found.made and found.found is None and not _was_made(case, found)

@@ -23,14 +23,18 @@ from tests.unit.simulator import SCRIPT, TORCH, Call, Draw, World
 CAUSE = "data-dependent-graph"
 
 
-def within_a_module(snapshot: Snapshot, function: str = "forward") -> Snapshot:
-    """The calls at line 30 were made below a module's forward, by `function` of the user's file."""
+HOOK = Frame(f"{TORCH}/distributed/fsdp/_fully_shard/_fsdp_collectives.py", 276, "foreach_all_gather")
+OWN = Frame(f"{TORCH}/distributed/nn/functional.py", 291, "all_reduce")
+
+
+def within_a_module(snapshot: Snapshot, function: str = "forward", caller: Frame = HOOK) -> Snapshot:
+    """The calls at line 30 were made by a hook below a module's forward, in `function` of the user's file."""
 
     def frames(call: Collective) -> Collective:
         if call.frames[0].line != SAVE:
             return call
         forward, loop = Frame(SCRIPT, SAVE, function), Frame(SCRIPT, 10, "main")
-        return replace(call, frames=(forward, MODULE, loop))
+        return replace(call, frames=(caller, forward, MODULE, loop))
 
     def change(rank: RankEvidence) -> RankEvidence:
         return replace(rank, collectives=replace(rank.collectives, recent=tuple(map(frames, rank.collectives.recent))))
@@ -39,6 +43,13 @@ def within_a_module(snapshot: Snapshot, function: str = "forward") -> Snapshot:
         replace(site, frames=(Frame(SCRIPT, SAVE, function), Frame(SCRIPT, 10, "main"))) for site in snapshot.call_sites
     )
     return replace(changed(snapshot, change), call_sites=sites)
+
+
+def test_a_call_of_the_program_itself_within_a_module_was_skipped() -> None:
+    """The parts of the model differ there as well; what is missing is a call that the user wrote."""
+    ways = (way("check", function="forward"),)
+    judgement = diagnose(within_a_module(job(3, (0, 2), ways, every_step=True), caller=OWN))
+    assert (judgement.verdict.cause, blamed(judgement)) == ("skipped-collective", [(1, 28)])
 
 
 @pytest.mark.parametrize("asks", ["value", "check"])
