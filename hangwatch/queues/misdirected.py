@@ -114,8 +114,22 @@ def _wrong_group(queues: Queues, chain: Chain, stuck: tuple[Stuck, ...]) -> Find
                 if other.group is not one.group and call is not None and _same_line(call, one.call):
                     used = Counter(group.name for group in _groups_of(queues, rank, call, other))
                     if set(used) == {one.group.name} and used.total() >= _HABIT:
-                        return _stayed(queues, one, other, rank, chain) or _elsewhere(one, other, rank, chain)
+                        if (stayed := _stayed(queues, one, other, rank, chain)) is not None:
+                            return stayed
+                        return (
+                            _elsewhere(one, other, rank, chain) if not _others_too(queues, stuck, rank, call) else None
+                        )
     return None
+
+
+def _others_too(queues: Queues, stuck: tuple[Stuck, ...], rank: int, call: Call) -> bool:
+    """Another rank stands in a group that is new at that line, too: all do something new, as in another phase."""
+    return any(
+        one.group.name not in {group.name for group in _groups_of(queues, other, there, one)}
+        for one in stuck
+        for other, there in one.calls.items()
+        if other != rank and _same_line(there, call) and not one.peers
+    )
 
 
 def _stayed(queues: Queues, one: Stuck, other: Stuck, rank: int, chain: Chain) -> Finding | None:

@@ -20,4 +20,6 @@ def group_order_cycle(case: Case) -> Finding | None:
     named = {each.rank for each in found.culprits if each.rank is not None} if found is not None else set()
     if found is not None and found.certainty is not Certainty.UNDETERMINED and named and not named.issuperset(circle):
         return found
-    return circular(case, "group-order-cycle", entries, named & {*circle})
+    astray = named & {*circle}
+    few = len(circle) == 2 or 2 * len(astray) < len(circle)  # of two halves neither is known to be the odd one
+    return circular(case, "group-order-cycle", entries, astray if few else set())
