@@ -42,9 +42,13 @@ def is_leaving(view: RankView) -> bool:
 
 
 def exits_by_stack(view: RankView) -> bool:
-    """Its main thread is in Python's exit, of which the board need not know: a child of multiprocessing has none."""
+    """Its main thread is in Python's exit, of which the board need not know: a child of multiprocessing has none.
+
+    Where its groups are destroyed, a destructor is a part of that: of what `main()` has left behind.
+    """
     exiting = view.main.within & {Within.SHUTDOWN, Within.MULTIPROCESSING_EXIT}
-    return bool(exiting) and view.phase not in (Phase.START, Phase.INIT)
+    in_destructor = view.phase is Phase.DESTROYED and Within.DESTRUCTOR in view.main.within
+    return in_destructor or (bool(exiting) and view.phase not in (Phase.START, Phase.INIT))
 
 
 def how_it_stands(view: RankView) -> str:

@@ -57,6 +57,11 @@ def polls_store(view: RankView) -> bool:
     return view.sleeps and view.now.loop is not None and view.now.loop.asks_store
 
 
+def awaits_key(view: RankView, ports: Container[str]) -> bool:
+    """It waits for what another rank has to set in a store, in one call or in a loop that asks again and again."""
+    return waits_for_key(view, ports) or polls_store(view)
+
+
 def _reads_from_store(view: RankView, ports: Container[str]) -> bool:
     process = view.evidence.process
     if process is None or process.blocked_on is None:

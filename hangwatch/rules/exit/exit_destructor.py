@@ -6,13 +6,14 @@ from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.leaving import how_it_stands, leaving
 from hangwatch.model import Phase
+from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.lingering import cannot_exit
 from hangwatch.stacks.activity import Within
 
 
 def destructor(case: Case) -> Finding | None:
-    """An object's destructor runs while the interpreter is taken down."""
+    """An object's destructor runs while the interpreter is taken down, or once all groups are destroyed."""
     held = [view for view in leaving(case) if Within.DESTRUCTOR in view.main.within or view.phase is Phase.FINALIZING]
     if not held:
         return None
@@ -25,8 +26,11 @@ def destructor(case: Case) -> Finding | None:
         f"{what} does not return",
         sure=Within.DESTRUCTOR in view.main.within,
         evidence=tuple(
-            f"rank {each.rank} (pid {each.pid}) is taking its interpreter down{words.at(each.where)}:"
-            f" {how_it_stands(each)}"
+            f"rank {each.rank} (pid {each.pid}) {_at_its_end(each)}{words.at(each.where)}: {how_it_stands(each)}"
             for each in held[: words.SHOWN]
         ),
     )
+
+
+def _at_its_end(view: RankView) -> str:
+    return "has destroyed its groups" if view.phase is Phase.DESTROYED else "is taking its interpreter down"

@@ -10,7 +10,17 @@ import pytest
 from hangwatch.facts.case import Case
 from hangwatch.judge.argument import patience
 from hangwatch.judge.patience import held, resting, shortened
-from hangwatch.model import Collective, Frame, OpenFile, Phase, ProcessEvidence, Progress, RankEvidence, ThreadStack
+from hangwatch.model import (
+    Collective,
+    Frame,
+    LoopFacts,
+    OpenFile,
+    Phase,
+    ProcessEvidence,
+    Progress,
+    RankEvidence,
+    ThreadStack,
+)
 from tests.unit.job import (
     C10D,
     FETCHING,
@@ -358,6 +368,17 @@ def test_a_key_that_no_rank_can_set_now_is_waited_for_in_vain() -> None:
     assert held(snapshot(one, other)) == {0: says, 1: says}
     assert fact(one, rank(1, IN_CODE, facts={"cpu_delta_s": 0.9})) == ""
     assert fact(one, rank(1, IN_CODE, facts={"system_call": "clock_nanosleep", "sleeps_s": 4.0})) == ""
+
+
+@pytest.mark.parametrize("asks_store", [True, False])
+def test_a_rank_that_asks_for_a_key_again_and_again_sets_none(asks_store: bool) -> None:
+    """GIVEN a rank that waits for a key, and one that sleeps in a loop of which the source shows what it asks."""
+    one = rank(0, AT_STORE, issued=10, completed=10, facts=STORE)
+    polls = rank(1, AT_STORE, issued=10, completed=10, facts={"system_call": "clock_nanosleep", "sleeps_s": 1.0})
+    loop = LoopFacts(AT_STORE[0], asks_store=asks_store)
+    stacks = tuple(replace(stack, in_loop=True, loop=loop) for stack in polls.stacks)
+    found = held(snapshot(one, replace(polls, stacks=stacks)))
+    assert set(found) == ({0, 1} if asks_store else set())
 
 
 # ------------------------------------------------------------------------------------------ meetings

@@ -14,6 +14,13 @@ def test_a_destructor() -> None:
     assert judgement.verdict.culprits[0].where == Frame(SCRIPT, 11, "close")
 
 
+def test_a_destructor_of_what_main_leaves_behind() -> None:
+    """It runs before Python's exit, as main() returns: the groups are destroyed then."""
+    judgement = judge(DONE, leaving(1, IN_DESTRUCTOR, Phase.DESTROYED))
+    assert told(judgement) == ("exit-destructor", "proven", "lingering")
+    assert any("has destroyed its groups" in sentence for sentence in judgement.verdict.evidence)
+
+
 def test_a_native_destructor() -> None:
     judgement = judge(DONE, leaving(1, (), Phase.FINALIZING, threads=(main_thread(()),)))
     assert told(judgement)[:2] == ("exit-destructor", "likely")
