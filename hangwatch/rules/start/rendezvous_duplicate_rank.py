@@ -13,29 +13,69 @@ REPLACED_S = 3.0  # seconds; two claimants of one rank may be an old process on 
 
 
 def duplicate_rank(case: Case) -> Finding | None:
-    """Two living processes claim one rank, and none of them is the other's child."""
+    """Two living processes claim one rank, and none of them is the other's child; so it may be for several ranks."""
     claims = _claims(case)
-    rank, pids = next(((rank, pids) for rank, pids in sorted(claims.items()) if len(pids) > 1), (None, {}))
-    if rank is None or any(registered(view) for view in case if not view.dead and view.rank != rank):
+    twins = {rank: pids for rank, pids in sorted(claims.items()) if len(pids) > 1}
+    if not twins or any(registered(view) for view in case if not view.dead and view.rank not in twins):
         return None
-    oldest_first = sorted(pids, key=lambda pid: pids[pid])
-    settled = case.snapshot.taken_at - max(pids.values()) > REPLACED_S
-    named = words.listed(f"pid {pid}" for pid in oldest_first)
+    rank, pids = next(iter(twins.items()))
+    settled = case.snapshot.taken_at - max(at for each in twins.values() for at in each.values()) > REPLACED_S
     apart = max(pids.values()) - min(pids.values())
+    others = "".join(
+        f", and {len(each)} rank {other}: {_named(each)}" for other, each in twins.items() if other != rank
+    )
     return Finding(
         "rendezvous-duplicate-rank",
         Certainty.PROVEN,
-        f"{words.plural(len(pids), 'process')} claim rank {rank} at the same time: {named}{_unclaimed(case, claims)}.",
-        fix=_one_too_many(oldest_first, apart),
-        culprits=tuple(Culprit(rank, pid, host_of(case)) for pid in oldest_first),
-        victims=tuple(view.rank for view in Arrivals(case).waiting if view.rank != rank),
+        f"{words.plural(len(pids), 'process')} claim rank {rank} at the same time: {_named(pids)}{others}"
+        f"{_unclaimed(case, claims)}.",
+        fix=_by_local_rank(case, twins) or _one_too_many(_oldest_first(pids), apart),
+        culprits=tuple(Culprit(each, pid, host_of(case)) for each in twins for pid in _oldest_first(twins[each])),
+        victims=tuple(view.rank for view in Arrivals(case).waiting if view.rank not in twins),
         evidence=(
-            f"{named} have RANK={rank} in their environment, and lived at the same time",
-            f"pid {oldest_first[-1]} was started {words.duration(apart)} after pid {oldest_first[0]}",
+            *(_lived(case, each, twins[each]) for each in list(twins)[: words.SHOWN]),
+            f"pid {_oldest_first(pids)[-1]} was started {words.duration(apart)} after pid {_oldest_first(pids)[0]}",
         ),
         status=_status_of_twins(case, settled),
-        awaited=(rank,),
+        awaited=tuple(twins),
     )
+
+
+def _oldest_first(pids: dict[int, float]) -> list[int]:
+    return sorted(pids, key=lambda pid: pids[pid])
+
+
+def _named(pids: dict[int, float]) -> str:
+    return words.listed(f"pid {pid}" for pid in _oldest_first(pids))
+
+
+def _lived(case: Case, rank: int, pids: dict[int, float]) -> str:
+    """What makes each of them that rank: its environment, or what it gave to init_process_group."""
+    environment = _environments(case)
+    other = {
+        pid: its for pid in _oldest_first(pids) if (its := environment.get(pid, {}).get("RANK", str(rank))) != str(rank)
+    }
+    if not other:
+        return f"{_named(pids)} have RANK={rank} in their environment, and lived at the same time"
+    told = words.listed(f"pid {pid} has RANK={its}" for pid, its in other.items())
+    return f"{_named(pids)} join as rank {rank}, and lived at the same time; in its environment {told}"
+
+
+def _by_local_rank(case: Case, twins: dict[int, dict[int, float]]) -> str:
+    """The fix where each joins under its LOCAL_RANK, which is another number than its RANK on one of them."""
+    environment = _environments(case)
+    known = [(str(rank), environment.get(pid, {})) for rank, pids in twins.items() for pid in pids]
+    local = all(its.get("LOCAL_RANK") == rank for rank, its in known)
+    if not local or all(its.get("RANK", rank) == rank for rank, its in known):
+        return ""
+    return 'join as RANK and not as LOCAL_RANK, which begins with 0 on each node: rank=int(os.environ["RANK"])'
+
+
+def _environments(case: Case) -> dict[int, dict[str, str]]:
+    """The environment of each process that claims a rank, by its pid."""
+    found = {each.pid: dict(each.environment) for each in case.snapshot.launched}
+    boards = ((each.pid, each.reading.identity.environment) for each in case.snapshot.ranks if each.reading is not None)
+    return {**found, **{pid: dict(its) for pid, its in boards if pid is not None}}
 
 
 def _unclaimed(case: Case, claims: dict[int, dict[int, float]]) -> str:
@@ -71,7 +111,10 @@ def _claims(case: Case) -> dict[int, dict[int, float]]:
             started = entry.reading.identity.started_at if entry.reading is not None else 0.0
             found.setdefault(entry.rank, {})[entry.pid] = started
             parents[entry.pid] = entry.process.parent if entry.process is not None else None
+    with_boards = {entry.pid for entry in case.snapshot.ranks if entry.reading is not None}
     for each in case.snapshot.launched:
+        if each.pid in with_boards and each.pid not in found.get(each.rank, {}):
+            continue  # it joins as another rank than that of its environment
         lived_on = [other for other in case.snapshot.launched if other.rank == each.rank and _overlap(each, other)]
         if each.ended_at is None or lived_on:
             found.setdefault(each.rank, {}).setdefault(each.pid, each.started_at)

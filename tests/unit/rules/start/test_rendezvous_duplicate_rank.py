@@ -25,6 +25,19 @@ def test_one_of_an_earlier_start() -> None:
     assert judgement.verdict.fix == "kill 11, which is left from an earlier start"
 
 
+def test_ranks_that_join_under_their_local_rank() -> None:
+    """Two nodes of two: each rank of the second one claims that of its neighbour on the first."""
+    asked = [(claimed, claimed + 2 * node, 100 + 10 * node + claimed) for node in (0, 1) for claimed in (0, 1)]
+    environments = {pid: {"RANK": str(own), "LOCAL_RANK": str(claimed)} for claimed, own, pid in asked}
+    ranks = [starting(claimed, pid=pid, environment=environments[pid]) for claimed, _, pid in asked]
+    launched = [started(own, pid=pid, board=True) for _, own, pid in asked]
+    verdict = judge(*ranks, launched=tuple(launched), world_size=4).verdict
+    assert {who.rank for who in verdict.culprits} == {0, 1}
+    assert verdict.summary.endswith("and 2 rank 1: pid 101 and pid 111; none claims ranks 2-3.")
+    assert any("in its environment pid 110 has RANK=2" in sentence for sentence in verdict.evidence)
+    assert "and not as LOCAL_RANK" in verdict.fix
+
+
 def test_a_child_of_a_rank_is_not_its_twin() -> None:
     child = starting(1, pid=122, facts={"parent": 101})
     assert judge(starting(0), starting(1), child).verdict.cause != "rendezvous-duplicate-rank"
