@@ -9,6 +9,7 @@ one, and takes both for a parameter that was left out.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -128,11 +129,29 @@ def _by_ledger(case: Case) -> Unreduced | None:
     call = next(call for call in case.ledger.calls(other).values() if site(call) == found.places[0])
     where = _of_user(call.frames)
     passes = any(not way.of_turn for place in found.places for way in ways_past(case, place))
+    if all(_made_whole_ones(case, rank, found) for rank in found.who):
+        return None
     if passes or not all(_went_on(case, rank, found) for rank in found.who):
         return None
     if not _was_backward(case.views(found.who), found.divergence.step, seen=where is not None):
         return None
     return Unreduced(found.who, found.step, where, found=found)
+
+
+def _made_whole_ones(case: Case, rank: int, found: Parting) -> bool:
+    """In that step it made gradients from another line alone, or so many that each backward was a whole one.
+
+    What it lacks are further backwards then, as where a step calls backward in a loop within it. A whole one makes as
+    many calls as the fewest that came from one line in an earlier step.
+    """
+    sites, step = sites_of(case), found.divergence.step
+    inside = sites.inside(rank, found.divergence.group, step)
+    made = {place: n for place, n in inside[0].items() if n and sites.in_backward(rank, place)} if inside else {}
+    if not made or made.keys().isdisjoint(found.places):
+        return bool(made)
+    earlier = (Counter(places) for number, places in sites.by_step(rank).items() if WARM_UP <= number < step)
+    whole = min((n for each in earlier for place, n in each.items() if sites.in_backward(rank, place)), default=0)
+    return bool(whole) and all(n % whole == 0 for n in made.values())
 
 
 def _went_on(case: Case, rank: int, found: Parting) -> bool:

@@ -94,17 +94,25 @@ def test_a_trainers_step_is_no_module_though_a_wrappers_forward_leads_to_it() ->
     assert (judgement.verdict.cause, blamed(judgement)) == ("skipped-collective", [(1, 28)])
 
 
-def unreduced(*, optimized: bool, ways: tuple[Bypass, ...] = (), log: str = "all_reduce") -> Snapshot:
+ATTACK = Call(via="gradients", line=8)
+
+
+def unreduced(
+    *, optimized: bool, ways: tuple[Bypass, ...] = (), log: str = "all_reduce", attacks: tuple[int, int] = (0, 0)
+) -> Snapshot:
     """Rank 1 issues no gradients in batch 5; it makes that step of its optimizer, or does not.
 
-    Its next call pairs with the others' gradients, so that all go on, unless `log` is another operation.
+    Its next call pairs with the others' gradients, so that all go on, unless `log` is another operation. `attacks`:
+    from the fourth step on there are so many backwards by another line before that one, and in that step of rank 1 so
+    many, with its gradients behind them.
     """
 
     def program(rank: int) -> Program:
         made: Program = []
         for batch in range(10):
-            gradients = [] if (rank, batch) == (1, 5) else [GRADIENTS]
-            made += [Draw(0, batch), *gradients, Call(log, line=14)]
+            odd = (rank, batch) == (1, 5)
+            attack = [ATTACK] * (attacks[odd] if batch > 2 else 0)
+            made += [Draw(0, batch), *attack, *([] if odd and not any(attacks) else [GRADIENTS]), Call(log, line=14)]
         return [*made, *END]
 
     def change(rank: RankEvidence) -> RankEvidence:
@@ -115,7 +123,7 @@ def unreduced(*, optimized: bool, ways: tuple[Bypass, ...] = (), log: str = "all
         )
         backward = Frame(f"{TORCH}/autograd/graph.py", 829, "_engine_run_backward")
         recent = tuple(
-            replace(call, frames=(backward, *call.frames)) if call.frames[0].line == 12 else call
+            replace(call, frames=(backward, *call.frames)) if call.frames[0].line in (8, 12) else call
             for call in rank.collectives.recent
         )
         made = (steps[-1].optimizer_steps or 0) + (optimized and rank.rank == 1)
@@ -146,6 +154,14 @@ def test_in_the_very_step_the_others_still_stand_in_backward() -> None:
     assert (verdict.step.epoch, verdict.step.batch) == (0, 5)
     assert "rank 1 is past optimizer.step() and had reduced gradients in the steps before" in verdict.evidence
     assert "ranks 0 and 2 stand in the backward of that step" in verdict.evidence
+
+
+@pytest.mark.parametrize("made", [0, 2])
+def test_a_loop_of_backwards_within_a_step_that_one_rank_left_early(made: int) -> None:
+    """Five backwards by one line and one by another: the rank has made `made` and one of them, each with its call."""
+    judgement = diagnose(unreduced(optimized=True, attacks=(5, made)))
+    assert judgement.verdict.cause != "data-dependent-graph", judgement.verdict.summary
+    assert [rank for rank, _ in blamed(judgement)] == [1]
 
 
 def test_a_turn_that_ended_without_its_optimizer_has_skipped_backward() -> None:
