@@ -135,7 +135,7 @@ def resting(snapshot: Snapshot) -> frozenset[int]:
     longer patience with those stages is not meant for them.
     """
     views = [RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks]
-    waiting = [view for view in views if view.now.doing in COLLECTIVE_WAITS]
+    waiting = [view for view in views if view.now.doing in COLLECTIVE_WAITS | {Doing.NEW_GROUP}]
     asleep = [view for view in views if view not in waiting and _sleeps(view)]
     complete = len(views) == (snapshot.job.world_size or len(views)) and len(waiting) + len(asleep) == len(views)
     return frozenset(view.rank for view in asleep) if waiting and complete else frozenset()

@@ -28,6 +28,7 @@ from tests.unit.job import (
     IN_BACKWARD,
     IN_BARRIER,
     IN_CODE,
+    IN_NEW_GROUP,
     LIB,
     SCRIPT,
     TORCH,
@@ -171,6 +172,7 @@ def polls(number: int, **facts: Any) -> RankEvidence:
 def test_ranks_that_poll_for_each_other_are_at_no_work_that_a_first_step_takes() -> None:
     assert resting(snapshot(polls(0), WAITING)) == {0}
     assert resting(snapshot(polls(0), WAITING, polls(2), world_size=3)) == {0, 2}
+    assert resting(snapshot(polls(0), rank(1, IN_NEW_GROUP, issued=4, completed=4))) == {0}
 
 
 @pytest.mark.parametrize(
