@@ -23,6 +23,7 @@ _FORKED = re.compile(r"/(multiprocess(ing)?|billiard)/process\.py$")
 _OF_CHILDREN = re.compile(r"/(multiprocess(ing)?|billiard|concurrent/futures|joblib)/|/subprocess\.py$")
 WAIT_CALLS = frozenset({"wait4", "waitid"})
 _READS = frozenset({"read", "readv", "recvfrom", "recvmsg"})  # Python polls what it reads with a timeout
+COMMAND_SHOWN = 60  # characters of a child's command line
 HELPER = "helper"  # the role of processes that Python starts for itself, such as the resource tracker
 _QUEUES = re.compile(r"/(multiprocess(ing)?|billiard)/queues\.py$")
 
@@ -151,6 +152,14 @@ class Child:
         return rank is None or not rank.command or self.facts.command == rank.command
 
     # -------------------------------------------------------------- in words
+
+    @property
+    def as_child(self) -> str:
+        """`child process 77 (`gzip -dc`), which is in write on pipe:[4]`."""
+        facts = self.facts
+        file = f" on {facts.blocked_on.path}" if facts.blocked_on is not None else ""
+        doing = f", which is in {facts.system_call}{file}" if facts.system_call else ""
+        return f"child process {self.pid} (`{facts.command[:COMMAND_SHOWN]}`){doing}"
 
     @property
     def no_owner(self) -> str:

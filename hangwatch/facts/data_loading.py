@@ -19,9 +19,20 @@ _LOOP = "_worker_loop"  # of torch, and of packages that derive their loader fro
 
 @dataclass(frozen=True)
 class Worker(Child):
-    """One loader worker: its evidence, and what follows from it alone."""
+    """One loader worker: its evidence, the processes that it has started, and what follows from these."""
 
     index: int | None
+    tools: tuple[Child, ...] = ()
+
+    @property
+    def awaited(self) -> Child | None:
+        """The process for whose end it waits."""
+        return next((each for each in self.tools if each.pid == self.facts.waits_for), None)
+
+    @property
+    def works(self) -> bool:
+        """It works itself, or has a process do it."""
+        return super().works or (self.awaited is not None and self.awaited.works)
 
     @property
     def task(self) -> str:
@@ -86,6 +97,8 @@ class Worker(Child):
     @property
     def how_stuck(self) -> str:
         facts = self.facts
+        if self.awaited is not None:
+            return f"it waits for its {self.awaited.as_child}"
         if self.computes and facts.cpu_delta_s is not None:
             return f"it uses the processor ({facts.cpu_delta_s:.1f} s in the last second)"
         if (facts.io_delta_bytes or 0) > CHILD_QUIET_IO:
@@ -139,7 +152,10 @@ class Feeding:
         """The workers of that loader; all that the rank has where their loader is not known."""
         pids = self.loader.worker_pids if self.loader is not None else ()
         own = [each for each in self.view.evidence.workers if each.facts.pid in pids]
-        return tuple(Worker(each, self._index(each)) for each in own or self.view.evidence.workers)
+        return tuple(Worker(each, self._index(each), self._tools(each)) for each in own or self.view.evidence.workers)
+
+    def _tools(self, worker: ProcessEvidence) -> tuple[Child, ...]:
+        return tuple(Child(each) for each in self.view.evidence.children if each.facts.parent == worker.facts.pid)
 
     def _index(self, each: ProcessEvidence) -> int | None:
         pids = self.loader.worker_pids if self.loader is not None else ()

@@ -7,14 +7,13 @@ from hangwatch.facts.arrivals import main_stack
 from hangwatch.facts.case import Case
 from hangwatch.facts.child import Child, idle_children
 from hangwatch.facts.locks import held_lock, holds, lock_name
-from hangwatch.model import ExceptionFacts, ProcessEvidence, ProcessFacts, Status
+from hangwatch.model import ExceptionFacts, ProcessEvidence, Status
 from hangwatch.ranks.processes import computes
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Activity, Doing, Within
 from hangwatch.stacks.classify import activity
 
 WAITS_FOR_OTHERS = frozenset({Doing.LOCK, Doing.JOIN_CHILD, Doing.PIPE})
-COMMAND_SHOWN = 60  # characters of a child's command line
 COMPUTING = 5.0  # times its patience that a rank may compute in code of its own before that is called a loop
 IN_CODE = frozenset(
     {Doing.CODE, Doing.LOCK, Doing.SOCKET, Doing.EVENTS, Doing.SLEEP, Doing.FILE_LOCK, Doing.PIPE, Doing.JOIN_CHILD}
@@ -77,7 +76,7 @@ def how_stuck(view: RankView) -> str:
     if children := stuck_children(view):
         return f"it waits for its {_children_words(children)}"
     if child := _only_child(view):
-        return f"it waits for its child process {child.pid} (`{child.command[:COMMAND_SHOWN]}`){_blocked_in(child)}"
+        return f"it waits for its {child.as_child}"
     process = view.in_kernel
     if process is not None and process.received_delta_bytes and view.receives:
         return f"it receives data ({words.size(process.received_delta_bytes)} in the last second)"
@@ -111,17 +110,11 @@ def _named(idle: tuple[Child, ...]) -> str:
     return "its child process, which waits" if len(idle) == 1 else f"its {len(idle)} child processes, all of which wait"
 
 
-def _only_child(view: RankView) -> ProcessFacts | None:
+def _only_child(view: RankView) -> Child | None:
     """The one child process that its stack waits for and that does not work, whatever program it runs."""
-    children = [child.facts for child in view.evidence.children]
+    children = [Child(each) for each in view.evidence.children]
     waits = view.now.doing is Doing.JOIN_CHILD and not child_works(view)
     return children[0] if waits and len(children) == 1 else None
-
-
-def _blocked_in(child: ProcessFacts) -> str:
-    if not child.system_call:
-        return ""
-    return f", which is in {child.system_call}{f' on {child.blocked_on.path}' if child.blocked_on is not None else ''}"
 
 
 def _children_words(children: list[tuple[ProcessEvidence, Activity]]) -> str:

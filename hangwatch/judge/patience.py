@@ -225,6 +225,9 @@ def _worker_held(worker: Worker, awaited: bool) -> str:
         return ""
     if worker.frozen:
         return "is stopped" if worker.state in ("T", "t") else "is in uninterruptible sleep (state D)"
+    if worker.awaited is not None:
+        fact = _child_held(worker.awaited, alone=False)
+        return f"waits for its child process {worker.awaited.pid}, which {fact}" if fact else ""
     return _blocked(worker.facts, None, awaited) if worker.steady else ""
 
 

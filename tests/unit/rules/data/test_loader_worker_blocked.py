@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from hangwatch.model import OpenFile, Stage, ThreadStack
-from tests.unit.job import _LOOP, FETCH, FETCHING, IDLE, SCRIPT, blamed, frames, judge, rank, told, worker
+from hangwatch.judge.patience import held
+from hangwatch.model import OpenFile, ProcessEvidence, Stage, ThreadStack
+from tests.unit.job import (
+    _LOOP,
+    FETCH,
+    FETCHING,
+    IDLE,
+    SCRIPT,
+    blamed,
+    frames,
+    judge,
+    process,
+    rank,
+    snapshot,
+    told,
+    worker,
+)
 from tests.unit.rules.data.loaders import WAITING, fed
 
 
@@ -42,6 +58,32 @@ def test_a_worker_that_works_is_waited_for(facts: dict[str, Any]) -> None:
     judgement = judge(fed(0, worker(0, FETCHING, **facts), worker(1, IDLE)), WAITING)
     assert told(judgement) == ("loader-worker-blocked", "likely", "waiting")
     assert "still works" in judgement.verdict.summary
+
+
+FULL = {"system_call": "write", "blocked_on": OpenFile(1, "pipe:[77]")}
+
+
+@pytest.mark.parametrize(
+    ("facts", "status", "held_by"),
+    [
+        ({"cpu_delta_s": 0.9}, "waiting", ""),
+        (
+            FULL,
+            "hung",
+            "waits for loader worker 0, which waits for its child process 9, which waits in write on pipe:[77]",
+        ),
+    ],
+    ids=["it decodes", "nobody reads its output"],
+)
+def test_a_worker_waits_for_a_tool_that_it_has_started(facts: dict[str, Any], status: str, held_by: str) -> None:
+    stuck = worker(0, FETCHING, system_call="wait4", waits_for=9)
+    tool = ProcessEvidence("child", process(9, parent=stuck.facts.pid, command="gzip -dc", **facts), rank=0)
+    one = fed(0, stuck, worker(1, IDLE))
+    one = replace(one, children=(tool,))
+    judgement = judge(one, WAITING)
+    assert told(judgement) == ("loader-worker-blocked", "likely", status)
+    assert "it waits for its child process 9 (`gzip -dc`)" in judgement.verdict.summary
+    assert held(snapshot(one, WAITING)).get(0, "") == held_by
 
 
 def test_a_worker_that_gets_on_is_not_the_one() -> None:
