@@ -37,9 +37,10 @@ def argument(case: Case) -> tuple[str, ...]:
         entry = case.blocked[ranks[0]]
         need = entry.need
         missing = () if need is None else sorted({*need.absent, *need.never})
+        any_of = "one of " if need is not None and not need.every and len(missing) > 1 else ""
         waits.append(
             f"{case.wait_words(ranks)} in {what(entry)}{words.at(entry.where)}, which cannot complete without"
-            f" {case.name(missing)}"
+            f" {any_of}{case.name(missing)}"
         )
     if len(shared) > MOST_WAITS:
         waits.append(f"{len(shared) - MOST_WAITS} more waits are alike")

@@ -37,6 +37,11 @@ def off_the_master(culprit: int, ranks: int) -> tuple[int, ...]:
     return (culprit,) if ranks > 2 else (1,)
 
 
+def the_first(culprit: int, ranks: int) -> tuple[int, ...]:
+    """Rank 0, which serves the chosen one."""
+    return (0,)
+
+
 def last(culprit: int, ranks: int) -> tuple[int, ...]:
     """The rank with the highest number."""
     return (ranks - 1,)

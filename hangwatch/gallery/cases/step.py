@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .case import Case, every_rank, no_rank, odd_one_out
+from .case import Case, every_rank, no_rank, odd_one_out, the_first
 
 STEP: tuple[Case, ...] = (
     Case(
@@ -317,6 +317,17 @@ STEP: tuple[Case, ...] = (
         culprits=every_rank,
         step=(0, 80),
         where="exchange_simply",
+    ),
+    Case(
+        name="unanswered-request",
+        cause="point-to-point-deadlock",
+        script="unanswered_request.py",
+        ranks=3,
+        min_ranks=3,
+        culprit=2,
+        immune=(0,),
+        culprits=the_first,
+        where="serve",
     ),
     Case(
         name="pipeline",

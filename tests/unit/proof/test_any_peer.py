@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from hangwatch.facts.case import Case
+from hangwatch.judge import diagnose
 from hangwatch.model import Collective, Collectives, Frame, GroupHead, PeerCount, RankEvidence
 from tests.unit.job import C10D, IN_CODE, SCRIPT, rank, snapshot
 
@@ -42,6 +43,13 @@ def dead(*ranks: RankEvidence) -> frozenset[int]:
 
 def test_it_never_ends_where_all_others_wait_for_that_rank() -> None:
     assert dead(server(9), asking(1), asking(2)) == {0, 1, 2}
+
+
+def test_the_proof_says_that_one_of_them_would_do() -> None:
+    verdict = diagnose(snapshot(server(9), asking(1), asking(2))).verdict
+    assert any(
+        "recv (train.py:11), which cannot complete without one of ranks 1-2" in each for each in verdict.argument
+    )
 
 
 def test_a_message_that_was_sent_may_be_on_its_way() -> None:
