@@ -16,6 +16,7 @@ from hangwatch.facts.own_order import FOLLOWED
 from hangwatch.facts.rounds import record
 from hangwatch.model import Collective
 from hangwatch.proof.waits import Blocked
+from hangwatch.ranks.ledger import is_point_to_point
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,11 @@ def unanswered(case: Case) -> Unanswered | None:
 
 def _by_peer_of(case: Case, entry: Blocked) -> Unanswered | None:
     call = entry.call if entry.to_a_peer else None
-    if call is None or call.peer is None or call.peer not in case.ranks:
-        return None
-    calls = record(case, call.peer)
+    if call is None or call.peer is None or call.peer not in case.blocked:
+        return None  # one that does not wait may yet answer
+    alone = [other.rank for other in case.blocked.values() if _is_asked(other, call.peer)] == [entry.rank]
+    calls = [each for each in record(case, call.peer) if is_point_to_point(each)]
+    inside = case.ledger.open_calls(call.peer)
     tokens = [_token(each) for each in calls]
     followed: dict[Hashable, list[int]] = {}
     for at in range(1, len(calls)):
@@ -52,9 +55,15 @@ def _by_peer_of(case: Case, entry: Blocked) -> Unanswered | None:
             continue
         request, answer = calls[odd - 1], next(calls[at] for at in reversed(places) if tokens[at] == usual)
         goes_on = tokens.count(tokens[odd]) > 1  # a call from a new place may be what comes behind the loop
-        if goes_on and request.peer in (entry.rank, None) and _serves(answer, call):
+        of_it = request.peer == entry.rank or (request.peer is None and alone)
+        over = any(each.peer == entry.rank and each not in inside for each in calls[odd:])  # it was served since
+        if goes_on and of_it and not over and _serves(answer, call):
             return Unanswered(call.peer, entry.rank, request, answer, times)
     return None
+
+
+def _is_asked(entry: Blocked, peer: int) -> bool:
+    return entry.to_a_peer and entry.call is not None and entry.call.peer == peer
 
 
 def _serves(answer: Collective, call: Collective) -> bool:

@@ -29,22 +29,17 @@ def status_of(case: Case, stuck: list[RankView]) -> Status:
     """Once patience has run out, only bytes that still move, or a child that computes, count as work for ever.
 
     A rank that computes in its own code may be slow; only far more patience tells that from a loop without an end.
-    That it reads meanwhile tells nothing: a loop may read the same file again and again.
     """
     if not all(case.stalled([view.rank]) for view in stuck):
         return Status.WAITING
     slow = any(may_be_slow(view) and case.works(view) for view in stuck)  # to spin in a wait is no work
-    alive = slow or any(_gets_on(view) or view.evidence.moved or child_works(view) for view in stuck)
+    alive = slow or any(view.moves_data or view.evidence.moved or child_works(view) for view in stuck)
     return Status.WAITING if alive else Status.HUNG
 
 
 def may_be_slow(view: RankView) -> bool:
     uses_all = view.busy or view.starved  # of a processor, as far as it gets one
     return uses_all and view.evidence.still_s < COMPUTING * view.evidence.patience_s
-
-
-def _gets_on(view: RankView) -> bool:
-    return view.brings_about or (view.moves_data and not (view.busy or view.starved))
 
 
 def child_works(view: RankView) -> bool:

@@ -310,13 +310,10 @@ class RankView:
     def moves_data(self) -> bool:
         """It reads or writes files, or receives data."""
         process = self.evidence.process
-        return process is not None and ((process.io_delta_bytes or 0) > QUIET_IO or self.brings_about)
-
-    @property
-    def brings_about(self) -> bool:
-        """It writes, or receives data: what it reads may be the same again and again."""
-        process = self.evidence.process
-        return process is not None and ((process.written_delta_bytes or 0) > QUIET_WRITES or self.receives)
+        if process is None:
+            return False
+        moved = (process.io_delta_bytes or 0) > QUIET_IO or (process.written_delta_bytes or 0) > QUIET_WRITES
+        return moved or self.receives
 
     @property
     def receives(self) -> bool:

@@ -15,9 +15,12 @@ REPLACED_S = 3.0  # seconds; two claimants of one rank may be an old process on 
 def duplicate_rank(case: Case) -> Finding | None:
     """Two living processes claim one rank, and none of them is the other's child; so it may be for several ranks."""
     claims = _claims(case)
-    twins = {rank: pids for rank, pids in sorted(claims.items()) if len(pids) > 1}
-    if not twins or any(registered(view) for view in case if not view.dead and view.rank not in twins):
-        return None
+    twins = {rank: pids for rank, pids in sorted(claims.items()) if len(pids) > 1 and _meet(case, pids)}
+    every = [RankView(entry.rank, entry, case.snapshot.sampled_twice) for entry in case.snapshot.ranks]
+    living = [view for view in every if not view.dead]
+    joined = [view.rank for view in living if registered(view)]
+    if not twins or any(rank not in twins for rank in joined) or len(joined) == len(living) > 0:
+        return None  # all have met whom they should
     rank, pids = next(iter(twins.items()))
     settled = case.snapshot.taken_at - max(at for each in twins.values() for at in each.values()) > REPLACED_S
     apart = max(pids.values()) - min(pids.values())
@@ -29,7 +32,7 @@ def duplicate_rank(case: Case) -> Finding | None:
         Certainty.PROVEN,
         f"{words.plural(len(pids), 'process')} claim rank {rank} at the same time: {_named(pids)}{others}"
         f"{_unclaimed(case, claims)}.",
-        fix=_by_local_rank(case, twins) or _one_too_many(_oldest_first(pids), apart),
+        fix=_by_local_rank(case, twins) or _one_too_many(twins),
         culprits=tuple(Culprit(each, pid, host_of(case)) for each in twins for pid in _oldest_first(twins[each])),
         victims=tuple(view.rank for view in Arrivals(case).waiting if view.rank not in twins),
         evidence=(
@@ -39,6 +42,14 @@ def duplicate_rank(case: Case) -> Finding | None:
         status=_status_of_twins(case, settled),
         awaited=tuple(twins),
     )
+
+
+def _meet(case: Case, pids: dict[int, float]) -> bool:
+    """They look for each other at one address, as far as is known: else they belong to two jobs of one command."""
+    environment = _environments(case)
+    known = (environment.get(pid, {}) for pid in pids)
+    asked = {(its["MASTER_ADDR"], its["MASTER_PORT"]) for its in known if {"MASTER_ADDR", "MASTER_PORT"} <= its.keys()}
+    return len(asked) <= 1
 
 
 def _oldest_first(pids: dict[int, float]) -> list[int]:
@@ -96,9 +107,11 @@ def _failed(view: RankView) -> bool:
     return view.reading is not None and view.reading.exception is not None and view.reading.exception.fatal
 
 
-def _one_too_many(oldest_first: list[int], apart: float) -> str:
-    if apart > 60:
-        return f"kill {oldest_first[0]}, which is left from an earlier start"
+def _one_too_many(twins: dict[int, dict[int, float]]) -> str:
+    left = [_oldest_first(pids)[0] for pids in twins.values() if max(pids.values()) - min(pids.values()) > 60]
+    if left:
+        are = words.verb(len(left), "is", "are")
+        return f"kill {words.listed(map(str, left))}, which {are} left from an earlier start"
     return "give every process its own RANK, and start each rank once"
 
 

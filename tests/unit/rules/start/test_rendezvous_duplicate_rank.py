@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tests.unit.job import IN_MESH, NOW, blamed, gone, judge, started, starting, told
+from tests.unit.job import IN_CODE, IN_MESH, NOW, blamed, gone, judge, rank, started, starting, told
 from tests.unit.rules.start.starts import raised
+
+_TWO_JOBS = ((11, 0, "29500"), (12, 1, "29500"), (21, 0, "29501"), (22, 1, "29501"))
 
 
 def test_two_living_processes_of_one_rank() -> None:
@@ -36,6 +38,20 @@ def test_ranks_that_join_under_their_local_rank() -> None:
     assert verdict.summary.endswith("and 2 rank 1: pid 101 and pid 111; none claims ranks 2-3.")
     assert any("in its environment pid 110 has RANK=2" in sentence for sentence in verdict.evidence)
     assert "and not as LOCAL_RANK" in verdict.fix
+
+
+def test_two_jobs_of_one_command_are_no_twins() -> None:
+    """Each has a rank 0 and a rank 1: at an address of its own, or well under way."""
+    apart = [starting(rank, pid=pid, environment={"MASTER_PORT": port}) for pid, rank, port in _TWO_JOBS]
+    assert judge(*apart).verdict.cause != "rendezvous-duplicate-rank"
+    at_work = [rank(number, IN_CODE, pid=pid, issued=40, completed=40) for pid, number, _ in _TWO_JOBS]
+    assert judge(*at_work).verdict.cause != "rendezvous-duplicate-rank"
+
+
+def test_several_that_are_left_from_an_earlier_start() -> None:
+    late = [starting(number, pid=100 + number) for number in (0, 1)]
+    left = [starting(number, pid=10 + number, started_at=NOW - 7200) for number in (0, 1)]
+    assert judge(*left, *late).verdict.fix == "kill 10 and 11, which are left from an earlier start"
 
 
 def test_a_child_of_a_rank_is_not_its_twin() -> None:

@@ -25,7 +25,7 @@ from hangwatch.model import (
 from tests.unit.job import C10D, IN_BARRIER, IN_CODE, SCRIPT, TORCH, blamed, judge, rank, snapshot, told
 from tests.unit.rules.step.endings import ended, failed
 from tests.unit.rules.step.worlds import STEP, Program, changed, with_ring, world
-from tests.unit.simulator import Call, Draw, Peer, Stall
+from tests.unit.simulator import Action, Call, Draw, Peer, Stall
 
 
 def test_all_ranks_sending_is_a_point_to_point_deadlock() -> None:
@@ -396,6 +396,14 @@ def test_a_server_that_left_out_an_answer_is_named_with_what_led_past_it() -> No
     )
     assert "Rank 0 took a request of rank 1 and went on without the send to it (train.py:54)" in verdict.summary
     assert "BYE" not in verdict.summary, "that condition lies ahead of the request"
+
+
+@pytest.mark.parametrize("end", [Stall("checkpoint"), Peer("recv", 3, line=60)])
+def test_a_server_that_answered_late_has_left_out_no_answer(end: Action) -> None:
+    """In one round it took both requests before it answered: that is long over, and both were served since."""
+    both = [Peer(op, peer, line=line) for op, line in (("recv", 49), ("send", 54)) for peer in (1, 2)]
+    found = world([*_served(5), *both, *_served(7), end], _asking(14), _asking(14), [Stall("lock")])
+    assert "took a request" not in diagnose(found).verdict.summary
 
 
 def test_a_server_without_a_habit_of_answers_has_left_out_none() -> None:

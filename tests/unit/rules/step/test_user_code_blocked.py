@@ -115,15 +115,6 @@ def test_a_rank_that_shows_work_is_waited_for_however_long(sign: str) -> None:
     assert diagnose(snapshot).status is Status.WAITING
 
 
-@pytest.mark.parametrize("written", [0, 100 << 10])
-def test_what_a_rank_reads_while_it_computes_is_no_sign_that_it_gets_on(written: int) -> None:
-    """A loop without an end may read one file again and again; that it writes something anew shows work."""
-    snapshot = stuck("busy", cpu_delta_s=1.0, io_delta_bytes=9 << 20, written_delta_bytes=written)
-    soon, late = (changed(snapshot, 1, lambda e, s=s: replace(e, still_s=s, patience_s=20.0)) for s in (60.0, 500.0))  # type: ignore[misc]
-    assert diagnose(soon).status is Status.WAITING
-    assert diagnose(late).status is (Status.WAITING if written else Status.HUNG)
-
-
 def test_a_rank_that_waits_for_its_children_is_told_with_the_line_where_they_stand() -> None:
     # GIVEN a rank in pool.map, whose forked children stand in a lock that did not survive the fork
     inside = Frame(SCRIPT, 77, "encode")
