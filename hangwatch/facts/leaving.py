@@ -11,7 +11,7 @@ from hangwatch.ranks.thread_stacks import below_the_user, is_ours
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing, Within
 from hangwatch.stacks.classify import activity
-from hangwatch.stacks.frames import origin
+from hangwatch.stacks.frames import name_of, origin
 
 LEAVING = frozenset({Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
 LONG_SLEEP_S = 60.0  # seconds; a rank in a longer sleep is not about to wake up and go on
@@ -44,11 +44,19 @@ def is_leaving(view: RankView) -> bool:
 def exits_by_stack(view: RankView) -> bool:
     """Its main thread is in Python's exit, of which the board need not know: a child of multiprocessing has none.
 
-    Where its groups are destroyed, a destructor is a part of that: of what `main()` has left behind.
+    Where its groups are destroyed, a destructor is a part of that: of what `main()` has left behind as it returned.
     """
     exiting = view.main.within & {Within.SHUTDOWN, Within.MULTIPROCESSING_EXIT}
-    in_destructor = view.phase is Phase.DESTROYED and Within.DESTRUCTOR in view.main.within
-    return in_destructor or (bool(exiting) and view.phase not in (Phase.START, Phase.INIT))
+    return _behind_main(view) or (bool(exiting) and view.phase not in (Phase.START, Phase.INIT))
+
+
+def _behind_main(view: RankView) -> bool:
+    """It is in a destructor, behind the last group, and no function of the program is under way."""
+    if view.phase is not Phase.DESTROYED or Within.DESTRUCTOR not in view.main.within:
+        return False
+    stack = view.evidence.main_stack
+    depth = max((n for n, frame in enumerate(stack) if name_of(frame.function) == "__del__"), default=0)
+    return all(name_of(frame.function) == "<module>" for frame in stack[depth + 1 :] if origin(frame.file) == "user")
 
 
 def how_it_stands(view: RankView) -> str:

@@ -18,15 +18,14 @@ from .names import at, named, ranks
 from .pairs import stuck_pairs
 from .stuck import Kind, Stuck
 
+_ASKED = 2  # other ranks that are asked whether they call from that line in that group, too
 _HABIT = 2  # earlier calls of one line, all to one place, that make another place odd
 
 
 def misdirected(queues: Queues, chain: Chain) -> Finding | None:
     """The finding on a call with another peer or group than its line had before, where those wait for this rank."""
     stuck = (*chain.roots, *chain.path)
-    return (
-        _wrong_peer(queues, chain, stuck) or _wrong_group(queues, chain, stuck) or _paired_there(queues, chain, stuck)
-    )
+    return _wrong_peer(queues, chain, stuck) or _wrong_group(queues, chain, stuck)
 
 
 def _wrong_peer(queues: Queues, chain: Chain, stuck: tuple[Stuck, ...]) -> Finding | None:
@@ -162,19 +161,20 @@ def _stayed(queues: Queues, one: Stuck, other: Stuck, rank: int, chain: Chain) -
     )
 
 
-def _paired_there(queues: Queues, chain: Chain, stuck: tuple[Stuck, ...]) -> Finding | None:
+def in_another_group(queues: Queues, chain: Chain) -> Finding | None:
     """Few ranks made a call of a line in a group in which that line never was before, among other calls.
 
     Nobody need wait for them in the usual group: hosts run ahead, and their next call stands in its place there.
     """
-    for one in stuck:
-        if one.kind is not Kind.MISMATCH or one.peers:
+    one = chain.roots[0]
+    for who, call in _few_and_lines(one) if not one.peers else ():
+        strays = list(takewhile(bool, (_stray(queues, rank, call) for rank in who)))
+        stray = strays[0] if len(strays) == len(who) and len(set(strays)) == 1 else None
+        if stray is None or not stray.concerns(one):
             continue
-        for who, call in _few_and_lines(one):
-            strays = list(takewhile(bool, (_stray(queues, rank, call) for rank in who)))
-            stray = strays[0] if len(strays) == len(who) and len(set(strays)) == 1 else None
-            if stray is not None and stray.concerns(one):
-                return _in_place_of_another(queues, chain, one, stray, who)
+        others = [rank for rank in one.calls if rank not in who][:_ASKED]
+        if not any(stray.group in _places(queues, rank, call) for rank in others):
+            return _in_place_of_another(queues, chain, one, stray, who)
     return None
 
 
@@ -203,15 +203,26 @@ class _Stray(NamedTuple):
 
 
 def _stray(queues: Queues, rank: int, call: Call) -> _Stray | None:
-    numbers: dict[str, list[int]] = {}
+    """The one call of that line in another group, behind enough of them in the usual one."""
+    places = _places(queues, rank, call)
+    lone = [name for name, each in places.items() if len(each) == 1]
+    usual = [name for name, each in places.items() if len(each) >= _HABIT]
+    if len(lone) != 1 or len(usual) != 1:
+        return None
+    ((order, number),) = places[lone[0]]
+    before = sum(earlier < order for earlier, _ in places[usual[0]])
+    return _Stray(lone[0], number, usual[0]) if before >= _HABIT else None
+
+
+def _places(queues: Queues, rank: int, call: Call) -> dict[str, list[tuple[int, int]]]:
+    """By group, when in its order and under which number `rank` has called from that line."""
+    found: dict[str, list[tuple[int, int]]] = {}
     for group in queues.communicators if call.frames else ():
         lane = group.lanes.get(rank)
         for place in range(len(lane) if lane is not None else 0):
             if lane is not None and _same_line(queues.call(lane, place), call):
-                numbers.setdefault(group.name, []).append(lane.numbers[place])
-    lone = [name for name, each in numbers.items() if len(each) == 1]
-    usual = [name for name, each in numbers.items() if len(each) >= _HABIT]
-    return _Stray(lone[0], numbers[lone[0]][0], usual[0]) if len(lone) == len(usual) == 1 else None
+                found.setdefault(group.name, []).append((lane.order[place], lane.numbers[place]))
+    return found
 
 
 def _in_place_of_another(queues: Queues, chain: Chain, one: Stuck, stray: _Stray, who: list[int]) -> Finding:

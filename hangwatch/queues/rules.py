@@ -18,7 +18,7 @@ from .finding import Finding, collective, victims, wait_edges, without_record
 from .follow import Chain
 from .history import Histories
 from .lone import alone, few_make_it, made_again, new_call, once_more
-from .misdirected import misdirected
+from .misdirected import in_another_group, misdirected
 from .mismatch import mismatched
 from .model import COMPLETED, STATE, Communicator, Lane, Queues
 from .moment import ON_ITS_WAY_S, is_undated, open_s
@@ -45,6 +45,8 @@ def judge(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         return odd
     root = chain.roots[0]
     if root.kind is Kind.MISMATCH:
+        if (strayed := in_another_group(queues, chain)) is not None:
+            return strayed
         found = mismatched(root, histories)
         if found.certainty is not Certainty.UNDETERMINED:
             return found

@@ -204,6 +204,20 @@ def test_a_call_in_another_group_is_told_where_hosts_run_ahead(waits: bool, tmp_
     )
 
 
+def test_a_first_call_that_all_made_in_another_group_is_no_stray_one(tmp_path: Path) -> None:
+    """GIVEN a round that all made in the world's group, and then rounds in another one, in one of which rank 2 leaves
+    a call out THEN that is told."""
+
+    def rounds(group: str, *, without: bool = False) -> list[Step]:
+        left_out: list[Step] = [] if without else [Call("all_reduce", 44, 512, "ema")]
+        return [Call("all_reduce", 42, 32, group), *left_out, Call("all_reduce", 40, 64)]
+
+    usual = [*rounds("world"), *rounds("ema") * 9]
+    other = [*rounds("world"), *rounds("ema") * 4, *rounds("ema", without=True), *rounds("ema") * 4]
+    found = verdict(JobDumps(every(4, usual, {2: other}), GROUPS), tmp_path)
+    assert (found.cause, blamed(found)) == ("skipped-collective", [2])
+
+
 def test_the_one_rank_that_keeps_a_group_which_the_others_have_left_is_told(tmp_path: Path) -> None:
     """Most of those that call there have gone over to another group, of which it is a member too."""
     groups: dict[str, tuple[int, ...]] = {"before": (0, 1, 2, 3), "after": (0, 1, 2, 3)}

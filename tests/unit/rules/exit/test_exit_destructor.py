@@ -16,9 +16,16 @@ def test_a_destructor() -> None:
 
 def test_a_destructor_of_what_main_leaves_behind() -> None:
     """It runs before Python's exit, as main() returns: the groups are destroyed then."""
-    judgement = judge(DONE, leaving(1, IN_DESTRUCTOR, Phase.DESTROYED))
+    judgement = judge(DONE, leaving(1, (*IN_DESTRUCTOR, Frame(SCRIPT, 80, "<module>")), Phase.DESTROYED))
     assert told(judgement) == ("exit-destructor", "proven", "lingering")
     assert any("has destroyed its groups" in sentence for sentence in judgement.verdict.evidence)
+
+
+def test_a_destructor_in_the_middle_of_the_program_is_no_end_of_it() -> None:
+    """`del uploader` ahead of an export: what follows is not known."""
+    under_way = (*IN_DESTRUCTOR, Frame(SCRIPT, 50, "main"), Frame(SCRIPT, 80, "<module>"))
+    judgement = judge(DONE, leaving(1, under_way, Phase.DESTROYED))
+    assert judgement.verdict.cause != "exit-destructor"
 
 
 def test_a_native_destructor() -> None:
