@@ -9,7 +9,6 @@ one, and takes both for a parameter that was left out.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -45,6 +44,7 @@ class Unreduced:
     parameters: str = ""
     said: bool = False
     found: Parting | None = None
+    sure: bool = True  # no other backward of that step could be the one that these ranks were in
     waiting: tuple[int, ...] = ()
     errors: dict[int, ExceptionFacts] = field(default_factory=dict)
 
@@ -129,29 +129,43 @@ def _by_ledger(case: Case) -> Unreduced | None:
     call = next(call for call in case.ledger.calls(other).values() if site(call) == found.places[0])
     where = _of_user(call.frames)
     passes = any(not way.of_turn for place in found.places for way in ways_past(case, place))
-    if all(_made_whole_ones(case, rank, found) for rank in found.who):
+    if all(left_a_loop(case, rank, found) for rank in found.who):
         return None
     if passes or not all(_went_on(case, rank, found) for rank in found.who):
         return None
     if not _was_backward(case.views(found.who), found.divergence.step, seen=where is not None):
         return None
-    return Unreduced(found.who, found.step, where, found=found)
+    sure = not any(reduced_elsewhere(case, rank, found) for rank in found.who)
+    return Unreduced(found.who, found.step, where, found=found, sure=sure)
 
 
-def _made_whole_ones(case: Case, rank: int, found: Parting) -> bool:
-    """In that step it made gradients from another line alone, or so many that each backward was a whole one.
+def left_a_loop(case: Case, rank: int, found: Parting) -> bool:
+    """Its steps make several backwards from that line, by the sizes of their calls, and this one made fewer whole ones.
 
-    What it lacks are further backwards then, as where a step calls backward in a loop within it. A whole one makes as
-    many calls as the fewest that came from one line in an earlier step.
+    Each backward of a model reduces the same buckets: the sizes repeat. Those of the buckets of one differ.
     """
     sites, step = sites_of(case), found.divergence.step
-    inside = sites.inside(rank, found.divergence.group, step)
-    made = {place: n for place, n in inside[0].items() if n and sites.in_backward(rank, place)} if inside else {}
-    if not made or made.keys().isdisjoint(found.places):
-        return bool(made)
-    earlier = (Counter(places) for number, places in sites.by_step(rank).items() if WARM_UP <= number < step)
-    whole = min((n for each in earlier for place, n in each.items() if sites.in_backward(rank, place)), default=0)
-    return bool(whole) and all(n % whole == 0 for n in made.values())
+    earlier = [number for number in sites.by_step(rank) if WARM_UP <= number < step]
+    sizes = [call.sizes for call in _from(case, rank, found, earlier[-1])] if earlier else []
+    period = next((n for n in range(1, len(sizes)) if sizes[n:] == sizes[:-n] and len(sizes) % n == 0), len(sizes))
+    if not period or period == len(sizes) or not all(sizes):
+        return False
+    return len(_from(case, rank, found, step)) % period == 0
+
+
+def _from(case: Case, rank: int, found: Parting, step: int) -> list[Collective]:
+    """The calls of that step from the places that `found` is about."""
+    span = case.ledger.span(rank, found.divergence.group, step)
+    calls = case.ledger.calls_in(rank, found.divergence.group) if span is not None else ()
+    return [call for call in calls if span and span[0] < call.seq <= span[1] and site(call) in found.places]
+
+
+def reduced_elsewhere(case: Case, rank: int, found: Parting) -> bool:
+    """In that step it reduced gradients from other lines alone: whether it was in that backward too is not known."""
+    sites = sites_of(case)
+    inside = sites.inside(rank, found.divergence.group, found.divergence.step)
+    made = {place for place, n in inside[0].items() if n and sites.in_backward(rank, place)} if inside else set()
+    return bool(made) and made.isdisjoint(found.places)
 
 
 def _went_on(case: Case, rank: int, found: Parting) -> bool:

@@ -48,7 +48,8 @@ def _without_gradients(case: Case, short: Unreduced) -> Finding:
     who, its = case.name(short.ranks), "its" if one else "their"
     witnesses = _witnesses(case, short)
     missing = f" ({_parameters(short)})" if short.parameters else ""
-    certainty = case.weigh(witnesses) if short.said or short.found is not None else Certainty.LIKELY
+    told = short.said or (short.found is not None and short.sure)
+    certainty = case.weigh(witnesses) if told else Certainty.LIKELY
     return Finding(
         "data-dependent-graph",
         certainty,

@@ -7,6 +7,7 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.parting import Left, Parting, counted, parting
 from hangwatch.facts.queues import assessed, departure_of
 from hangwatch.facts.skip_paths import evidence_of, passed_at, skip_path, the_only
+from hangwatch.facts.unreduced import left_a_loop, reduced_elsewhere
 from hangwatch.model import Certainty
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
@@ -28,7 +29,7 @@ def skipped_collective(case: Case) -> Finding | None:
     what = f"skipped {found.call}" if found.call else f"issued fewer collectives than {_peers(case, found)}"
     return Finding(
         "skipped-collective",
-        Certainty.LIKELY if _ended_in_that_step(case, found) else case.weigh(found.witnesses),
+        Certainty.LIKELY if _may_have_called_it(case, found) else case.weigh(found.witnesses),
         f"{case.name(found.all_who, capital=True)} {what} {found.when}{skip_path(found.ways)};"
         f" {_since_then(case, found)}.",
         culprits=case.culprits(found.all_who, the_only(found.ways)),
@@ -51,10 +52,15 @@ def _since_then(case: Case, found: Parting) -> str:
     return f"since then {words.verb(len(found.all_who), 'its', 'their')} calls are mispaired"
 
 
-def _ended_in_that_step(case: Case, found: Parting) -> bool:
-    """One of the ranks has ended within that step: it may have been ended before it came to the call."""
+def _may_have_called_it(case: Case, found: Parting) -> bool:
+    """One of the ranks has ended within that step, perhaps before it came to the call; or a backward reduced nothing.
+
+    That a rank was in a backward is seen by its gradients: where another line made some, one may have had none; and
+    where their sizes are all alike, calls of one backward look like several of them.
+    """
     views = case.views(found.who)
-    return any((view.dead or view.raised) and view.step.step == found.step.step for view in views)
+    unsure = any(reduced_elsewhere(case, rank, found) or left_a_loop(case, rank, found) for rank in found.who)
+    return unsure or any((view.dead or view.raised) and view.step.step == found.step.step for view in views)
 
 
 def _peers(case: Case, found: Parting) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -98,20 +99,20 @@ ATTACK = Call(via="gradients", line=8)
 
 
 def unreduced(
-    *, optimized: bool, ways: tuple[Bypass, ...] = (), log: str = "all_reduce", attacks: tuple[int, int] = (0, 0)
+    *, optimized: bool, ways: tuple[Bypass, ...] = (), log: str = "all_reduce", attacks: Sequence[list[Call]] = ([], [])
 ) -> Snapshot:
     """Rank 1 issues no gradients in batch 5; it makes that step of its optimizer, or does not.
 
     Its next call pairs with the others' gradients, so that all go on, unless `log` is another operation. `attacks`:
-    from the fourth step on there are so many backwards by another line before that one, and in that step of rank 1 so
-    many, with its gradients behind them.
+    from the fourth step on these are made in backwards by another line before that one, and in that step of rank 1
+    those, with its gradients behind them.
     """
 
     def program(rank: int) -> Program:
         made: Program = []
         for batch in range(10):
             odd = (rank, batch) == (1, 5)
-            attack = [ATTACK] * (attacks[odd] if batch > 2 else 0)
+            attack = attacks[odd] if batch > 2 else []
             made += [Draw(0, batch), *attack, *([] if odd and not any(attacks) else [GRADIENTS]), Call(log, line=14)]
         return [*made, *END]
 
@@ -159,8 +160,15 @@ def test_in_the_very_step_the_others_still_stand_in_backward() -> None:
 @pytest.mark.parametrize("made", [0, 2])
 def test_a_loop_of_backwards_within_a_step_that_one_rank_left_early(made: int) -> None:
     """Five backwards by one line and one by another: the rank has made `made` and one of them, each with its call."""
-    judgement = diagnose(unreduced(optimized=True, attacks=(5, made)))
-    assert judgement.verdict.cause != "data-dependent-graph", judgement.verdict.summary
+    judgement = diagnose(unreduced(optimized=True, attacks=[[ATTACK] * 5, [ATTACK] * made]))
+    assert (judgement.verdict.cause, judgement.verdict.certainty) == ("skipped-collective", Certainty.LIKELY)
+    assert [rank for rank, _ in blamed(judgement)] == [1]
+
+
+def test_where_another_model_was_reduced_alone_nothing_is_sure() -> None:
+    buckets = [replace(ATTACK, size=size) for size in (100, 400, 250, 300)]
+    judgement = diagnose(unreduced(optimized=True, attacks=[buckets, []]))
+    assert judgement.verdict.certainty is Certainty.LIKELY
     assert [rank for rank, _ in blamed(judgement)] == [1]
 
 
