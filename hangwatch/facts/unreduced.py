@@ -145,6 +145,8 @@ def left_a_loop(case: Case, rank: int, found: Parting) -> bool:
     Each backward of a model reduces the same buckets: the sizes repeat. Those of the buckets of one differ.
     """
     sites, step = sites_of(case), found.divergence.step
+    if not all(sites.in_backward(rank, place) for place in found.places):
+        return False
     earlier = [number for number in sites.by_step(rank) if WARM_UP <= number < step]
     sizes = [call.sizes for call in _from(case, rank, found, earlier[-1])] if earlier else []
     period = next((n for n in range(1, len(sizes)) if sizes[n:] == sizes[:-n] and len(sizes) % n == 0), len(sizes))
@@ -165,7 +167,8 @@ def reduced_elsewhere(case: Case, rank: int, found: Parting) -> bool:
     sites = sites_of(case)
     inside = sites.inside(rank, found.divergence.group, found.divergence.step)
     made = {place for place, n in inside[0].items() if n and sites.in_backward(rank, place)} if inside else set()
-    return bool(made) and made.isdisjoint(found.places)
+    lacking = all(sites.in_backward(rank, place) for place in found.places)
+    return lacking and bool(made) and made.isdisjoint(found.places)
 
 
 def _went_on(case: Case, rank: int, found: Parting) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from hangwatch.model import Collective, PeerCount
@@ -10,6 +11,8 @@ from hangwatch.ranks.ledger import Group, Ledger
 from hangwatch.stacks.frames import name_of
 
 _WITHOUT_WAITING = ("irecv", "batch_isend_irecv")
+_C10D = re.compile(r"/torch/distributed/distributed_c10d\.py$")
+_LOGGER = re.compile(r"/torch/distributed/c10d_logger\.py$")
 
 
 def made_and_served(ledger: Ledger, rank: int, call: Collective) -> tuple[int, int] | None:
@@ -74,7 +77,10 @@ def none_is_left(ledger: Ledger, rank: int, group: Group) -> bool:
 
 
 def _returns_at_once(call: Collective) -> bool:
-    return not call.frames or any(name_of(frame.function) in _WITHOUT_WAITING for frame in call.frames)
+    """No call of `recv` is seen in its frames, which waits for what it asks `irecv` for."""
+    names = {name_of(frame.function) for frame in call.frames if _C10D.search(frame.file)}
+    wrapped = any(_LOGGER.search(frame.file) for frame in call.frames)  # torch decorates recv, and irecv not
+    return not ("recv" in names or (wrapped and names.isdisjoint(_WITHOUT_WAITING)))
 
 
 def unserved(ledger: Ledger, rank: int) -> Collective | None:

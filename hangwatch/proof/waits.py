@@ -16,6 +16,7 @@ from hangwatch.ranks.ledger import Group, Ledger, is_numbered
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import IN_DDPS_FORWARD, POINT_TO_POINT, Activity, Doing
 
+_MOST_SERVERS = 8  # ranks that take messages from any rank at once
 ASLEEP = ("gloo", "cpu:gloo")  # backends whose calls are waited for asleep
 _LIKELY = "all_reduce"  # what C++ code issues is not recorded: an operation that needs all members, most of the time
 
@@ -226,17 +227,34 @@ class Waits:
         return Blocked(view.rank, view.now, self._ledger.group(view.rank, call.group), call.seq, need, call, certain)
 
     def _on_any_peer(self, view: RankView, call: Collective) -> Blocked:
-        """Every other member could send the message; first come those that wait for a message with this rank."""
+        """Every other member could send the message; first come those that wait for a message with this rank.
+
+        Few ranks serve others so. Where many do, none is held to wait for all the others: that would be their square.
+        """
         group = self._ledger.group(view.rank, call.group)
-        if group is None:
+        if group is None or self._servers > _MOST_SERVERS:
             return Blocked(view.rank, view.now, call=call)
-        waiting = {rank for rank in self._ranks for each in self._ledger.open_calls(rank) if each.peer == view.rank}
+        waiting = self._asking.get(view.rank, frozenset())
         others = sorted(
             (rank for rank in group.members if rank != view.rank), key=lambda rank: (rank not in waiting, rank)
         )
         need = Need(tuple(others), False, group=call.group, members=group.members, seq=call.seq, op=call.op)
         certain = self._is_certain(view) and none_is_left(self._ledger, view.rank, group)
         return Blocked(view.rank, view.now, group, call.seq, need, call, certain)
+
+    @cached_property
+    def _asking(self) -> dict[int | None, set[int]]:
+        """Who is in a message with each rank, and under None who takes one from any."""
+        found: dict[int | None, set[int]] = {}
+        for rank in self._ranks:
+            for call in self._ledger.open_calls(rank):
+                if call.op.rpartition(":")[2] in POINT_TO_POINT:
+                    found.setdefault(call.peer, set()).add(rank)
+        return found
+
+    @property
+    def _servers(self) -> int:
+        return len(self._asking.get(None, ()))
 
     def _is_certain(self, view: RankView) -> bool:
         return wait_is_certain(view, self._ledger, spins=self.spins(view))

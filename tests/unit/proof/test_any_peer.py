@@ -8,11 +8,13 @@ from typing import Any
 from hangwatch.facts.case import Case
 from hangwatch.judge import diagnose
 from hangwatch.model import Collective, Collectives, Frame, GroupHead, PeerCount, RankEvidence
-from tests.unit.job import C10D, IN_CODE, SCRIPT, rank, snapshot
+from tests.unit.job import C10D, IN_CODE, SCRIPT, TORCH, rank, snapshot
 
+LOGGER = f"{TORCH}/distributed/c10d_logger.py"
 MEMBERS = (0, 1, 2)
-SERVES = (Frame(C10D, 2799, "recv"), Frame(SCRIPT, 11, "serve"))
-ASKS = (Frame(C10D, 2799, "recv"), Frame(SCRIPT, 31, "ask"))
+IN_RECV = (Frame(C10D, 2706, "irecv"), Frame(C10D, 2796, "recv"), Frame(LOGGER, 83, "wrapper"))
+SERVES = (*IN_RECV, Frame(SCRIPT, 11, "serve"))
+ASKS = (*IN_RECV, Frame(SCRIPT, 31, "ask"))
 
 
 def server(received: int, *, lines: tuple[Frame, ...] = SERVES) -> RankEvidence:
@@ -55,6 +57,11 @@ def test_the_proof_says_that_one_of_them_would_do() -> None:
 def test_a_message_that_was_sent_may_be_on_its_way() -> None:
     """GIVEN as many messages sent as it has asked for THEN this one may be among them."""
     assert dead(server(9), asking(1), asking(2, sent=5)) == frozenset()
+
+
+def test_a_ring_that_keeps_few_frames_shows_the_decorator_of_recv() -> None:
+    few = (Frame(LOGGER, 83, "wrapper"), Frame(SCRIPT, 11, "serve"))
+    assert dead(server(9, lines=few), asking(1), asking(2)) == {0, 1, 2}
 
 
 def test_receives_that_return_at_once_may_take_other_messages() -> None:
