@@ -31,7 +31,8 @@ from hangwatch.stacks.frames import is_of_a_module, name_of, origin
 EVERY_STEP = 2  # whole steps with the call, and none without it, that make it a call of every step
 _FORWARD = "forward"
 _CALLING = re.compile(  # what lies between a program's own line and a collective that it calls
-    r"/torch/(distributed/(distributed_c10d|c10d_logger|_functional_collectives|nn/functional)|autograd/function)\.py$"
+    r"/torch/(distributed/(distributed_c10d|c10d_logger|_functional_collectives|nn/functional)|autograd/function|_ops"
+    r"|utils/_contextlib|amp/autocast_mode)\.py$"
 )
 
 

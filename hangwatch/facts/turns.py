@@ -6,6 +6,7 @@ likely causes.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from hangwatch import words
@@ -188,11 +189,15 @@ def _made_as_many(case: Case, rank: int, inside: tuple[int, ...]) -> bool:
 
 
 def _exchanged_as_often(case: Case, rank: int, other: int) -> bool:
-    """`rank` has made as many messages from where `other` stands in one."""
+    """`rank` has exchanged as many messages with each of its partners, from where `other` stands in one."""
     place = sites_of(case).now(other) if other in case.blocked and case.blocked[other].to_a_peer else None
-    mine, theirs = (case.ledger.to_peers(each) or () for each in (rank, other))
-    made = sum(site(call) == place for call in theirs) if place is not None else 0
-    return 0 < made <= sum(site(call) == place for call in mine)
+    mine, theirs = (_by_partner(case, each, place) for each in (rank, other))
+    return bool(mine and theirs) and min(mine.values()) >= max(theirs.values())
+
+
+def _by_partner(case: Case, rank: int, place: Site | None) -> Counter[int | None]:
+    calls = case.ledger.to_peers(rank) or () if place is not None else ()
+    return Counter(call.peer for call in calls if site(call) == place)
 
 
 def _lacks_its_message(case: Case, rank: int, other: int, call: Collective) -> bool:

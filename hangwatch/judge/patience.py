@@ -25,7 +25,7 @@ from hangwatch.facts.data_loading import Feeding, Worker
 from hangwatch.facts.leaving import exits_by_stack
 from hangwatch.facts.locks import held_lock, holds, lock_name
 from hangwatch.facts.mismatches import first_mismatch
-from hangwatch.facts.store_waits import awaits_key, store_ports
+from hangwatch.facts.store_waits import awaits_key, store_ports, waits_for_key
 from hangwatch.model import OpenFile, Phase, ProcessFacts, Reading, Snapshot
 from hangwatch.proof.waits import ASLEEP, Blocked
 from hangwatch.ranks.processes import computes
@@ -171,7 +171,7 @@ def _held(view: RankView, awaited: bool, ports: Container[str]) -> str:
         return "" if _slow_stage(view.now) else "is in uninterruptible sleep (state D)"
     if not view.steady:
         return ""
-    if awaited and awaits_key(view, ports):
+    if awaited and waits_for_key(view, ports):
         return "waits for a key of a store while no rank does anything else but wait"
     if own_children(view) and process.system_call not in _WRITES and waits_for_children(view):
         return _by_children(view) if awaited else ""  # what they do decides whether anything comes

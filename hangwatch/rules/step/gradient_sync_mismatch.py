@@ -13,6 +13,7 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.gradients_apart import gradients_apart
 from hangwatch.facts.parting import ends_a_loop
 from hangwatch.facts.rhythms import keep_own_intervals
+from hangwatch.facts.skip_paths import reached_by_all
 from hangwatch.facts.updates import keep_own_paces, other_pace, updates_apart
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Divergence, Frame, StepName
@@ -161,8 +162,9 @@ def synchronised_at_own_intervals(case: Case) -> Finding | None:
 
 
 def _has_no_more(case: Case, view: RankView, group: str) -> bool:
-    """Its data has ended, or it stands behind its loop: in a call, or at its end. Or in another call of that group."""
-    if view.rank in case.blocked and Within.BACKWARD not in view.now.within and _waits_in(case, view.rank, group):
+    """Its data has ended, or it stands behind its loop: in a call, or at its end. Or in a call that all come to."""
+    elsewhere = view.rank in case.blocked and Within.BACKWARD not in view.now.within
+    if elsewhere and _waits_in(case, view.rank, group) and reached_by_all(case, view):
         return True
     ended = view.loader is not None and view.loader.exhausted
     return (ended or has_left_inner_loop(case, view)) and (view.rank in case.blocked or view.over or view.dead)

@@ -380,7 +380,7 @@ def test_a_rank_that_asks_for_a_key_again_and_again_sets_none(asks_store: bool) 
     loop = LoopFacts(AT_STORE[0], asks_store=asks_store)
     stacks = tuple(replace(stack, in_loop=True, loop=loop) for stack in polls.stacks)
     found = held(snapshot(one, replace(polls, stacks=stacks)))
-    assert set(found) == ({0, 1} if asks_store else set())
+    assert set(found) == ({0} if asks_store else set()), "a loop may end by itself, or ask for something else as well"
 
 
 # ------------------------------------------------------------------------------------------ meetings

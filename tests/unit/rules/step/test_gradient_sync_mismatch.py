@@ -86,7 +86,10 @@ def test_a_rank_with_longer_intervals_than_the_others_has_skipped_none() -> None
     assert "rank 1 after 14 to 15 batches" in judgement.verdict.summary
 
 
-def test_a_rank_that_is_evaluated_within_the_loop_waits_there_for_good() -> None:
+@pytest.mark.parametrize(("guard", "cause"), [("none", "gradient-sync-mismatch"), ("other", "collective-mismatch")])
+def test_a_call_within_the_loop_to_which_all_come_ends_the_gradients_of_a_rank(guard: str, cause: str) -> None:
+    """An evaluation is due on all ranks; that one of them calls alone, on a condition, is another thing."""
+
     def evaluating(*gaps: int) -> Program:
         found: list[Action] = []
         for action in by_own_tokens(*gaps)[:-2]:
@@ -95,8 +98,13 @@ def test_a_rank_that_is_evaluated_within_the_loop_waits_there_for_good() -> None
                 found.append(Call("all_gather", line=84))
         return found
 
-    judgement = judged(evaluating(4), evaluating(7, 6, 7), 4, 1)
-    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("gradient-sync-mismatch", [1])
+    def guarded(entry: RankEvidence) -> RankEvidence:
+        stacks = tuple(replace(stack, guard=guard) for stack in entry.stacks)
+        return replace(entry, stacks=stacks, earlier_stacks=stacks)
+
+    snapshot = World([evaluating(*((7, 6, 7) if rank == 1 else (4,))) for rank in range(4)]).run().snapshot()
+    judgement = diagnose(replace(snapshot, ranks=tuple(map(guarded, snapshot.ranks))))
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == (cause, [1])
 
 
 def test_intervals_that_change_alike_on_all_ranks_explain_nothing() -> None:
