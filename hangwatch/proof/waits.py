@@ -234,7 +234,7 @@ class Waits:
         group = self._ledger.group(view.rank, call.group)
         if group is None or self._servers > _MOST_SERVERS:
             return Blocked(view.rank, view.now, call=call)
-        waiting = self._asking.get(view.rank, frozenset())
+        waiting = self._asking.get(view.rank, set())
         others = sorted(
             (rank for rank in group.members if rank != view.rank), key=lambda rank: (rank not in waiting, rank)
         )

@@ -87,9 +87,10 @@ class FirstWords:
         """Evidence was taken, for whatever reason: the next line need not take its own."""
         self._evidence, self._seen_at = snapshot, now
 
-    def stood_s(self, now: float) -> float:
-        """For how many seconds the job has made no progress."""
-        return max(0.0, now - self._last) if self._last is not None else 0.0
+    def stands_for(self, rank_states: Sequence[RankState], now: float) -> float:
+        """For how many seconds the job has made no progress, where that is longer than is usual for it; else 0."""
+        stood_s = now - self._last if self._last is not None else 0.0
+        return stood_s if stood_s >= self._threshold(rank_states) else 0.0
 
     def due(self, rank_states: Sequence[RankState], now: float) -> Reason | None:
         """The reason to print a line now, for which evidence is taken as well."""

@@ -6,6 +6,7 @@ threads of its own but the one that waits for deaths; its caller decides when to
 
 from __future__ import annotations
 
+import platform
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -41,7 +42,7 @@ from hangwatch_agent.shared import steady_clock
 from hangwatch_agent.shared.procfs import Table
 from hangwatch_agent.watchdog.dashboard_exchange import DashboardExchange
 from hangwatch_agent.watchdog.deaths import DeathWatch
-from hangwatch_agent.watchdog.first_words import FIRST_S, FirstWords
+from hangwatch_agent.watchdog.first_words import FirstWords
 from hangwatch_agent.watchdog.incidents import Incidents
 from hangwatch_agent.watchdog.last_stacks import LastStacks
 from hangwatch_agent.watchdog.launched_ranks import LaunchedRanks
@@ -92,7 +93,7 @@ class Watchdog:
         self.rank_states: tuple[RankState, ...] = ()
         self.dismissed = False
         self.log = LookLog(self.clock)
-        self._stood_s = 0.0  # without progress, when the job was asked to end
+        self._stood_s = 0.0  # without progress, for longer than is usual, when the job was asked to end
         self._stood: tuple[RankState, ...] = ()  # the ranks at that moment
         self._wake = threading.Event()
         self.ending = OnHang(self.settings, self.root, self.incidents.say, self.clock)
@@ -323,21 +324,18 @@ class Watchdog:
     def dismiss(self) -> None:
         """The job was asked to end: that its ranks die now is no failure."""
         if not self.dismissed:
-            self._stood_s, self._stood = self._first_words.stood_s(self.clock()), self.rank_states
+            self._stood_s, self._stood = self._first_words.stands_for(self.rank_states, self.clock()), self.rank_states
         self.dismissed = True
 
     def close(self, exit_code: int | None = None) -> None:
         """The job is over: judge one last time if it failed and that has not been reported yet."""
         self.rank_states = self.ending.remaining(self._boards(self.clock()))
         self.halt()
-        self._guarded("writing the log of looks", self._keep_log)  # a look that is under way may never end
-        with self._looking:
-            ended = self.dismissed or self.ending.is_over
-            if exit_code == 0 and not ended:
-                self.response.ended_well()
-            if self.incidents.open is None and not ended and self._came_down(exit_code):
-                self._examine(())
-        if self.incidents.is_any:  # the last look is a part of it
+        if self._looking.locked():
+            self._guarded("writing the log of looks", self._keep_log)  # the look that is under way may never end
+        try:
+            self._judge_the_end(exit_code)
+        finally:
             self._guarded("writing the log of looks", self._keep_log)
         self._guarded("keeping torch's dumps", self._keep)
         if self.dashboard is not None:
@@ -345,25 +343,34 @@ class Watchdog:
         if self.peer_exchange is not None:
             self.peer_exchange.leave()
 
+    def _judge_the_end(self, exit_code: int | None) -> None:
+        with self._looking:
+            ended = self.dismissed or self.ending.is_over
+            if exit_code == 0 and not ended:
+                self.response.ended_well()
+            if self.incidents.open is None and not ended and self._came_down(exit_code):
+                self._examine(())
+
     def _keep(self) -> None:
         if said := self.keep():
             self.incidents.say(said)
 
     def _keep_log(self) -> None:
         """Write the log of looks where there is a report that it belongs to, or where there should have been one."""
-        in_vain = not self.incidents.is_any and self._stood_s >= FIRST_S
+        in_vain = not self.incidents.is_any and self._stood_s > 0
         if not (self.incidents.is_any or in_vain or self.settings.log_looks):
             return
-        path = Path(self.incidents.report_dir) / f"watchdog-{self.folder.name}.log"
+        path = Path(self.incidents.report_dir) / f"watchdog-{self.folder.name}-{platform.node()}.log"
         try:
             self.log.write(path, self._stood or self.rank_states)
         except (OSError, files.ReportError) as error:
             self.incidents.say_once("log", f"hangwatch: no log of the watchdog's looks: {error}")
             return
         if in_vain:
-            self.incidents.say(
-                f"hangwatch: the job was ended after {duration(self._stood_s)} without progress, before anything was"
-                f" reported; {path} says what the watchdog saw"
+            self.incidents.say_once(
+                "log",
+                f"hangwatch: the job was ended after {duration(self._stood_s)} without progress, before this node had"
+                f" reported anything; {path} says what the watchdog saw",
             )
 
     def _came_down(self, exit_code: int | None) -> bool:

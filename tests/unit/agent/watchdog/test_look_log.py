@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hangwatch.looks import Reason
-from hangwatch.model import Certainty, Collective, Judgement, Stage, Status, Verdict
+from hangwatch.model import Certainty, Collective, Judgement, Snapshot, Stage, Status, StepTimes, Verdict
 from hangwatch_agent.watchdog import look_log
 from hangwatch_agent.watchdog.look_log import LookLog, outcome
 from tests.unit.agent.readings import blocked, rank_state
@@ -87,7 +87,7 @@ class TestWhatAWatchdogKeeps:
         world.look(20.0, *pair())
         world.watchdog.close(1)
         assert "hung, uneven-steps (proven): Rank 1 left." in written(tmp_path)
-        assert "before anything was reported" not in world.stream.getvalue()
+        assert "before this node had" not in world.stream.getvalue()
 
     def test_where_a_job_was_ended_that_stood_still(self, tmp_path: Path) -> None:
         world = World(tmp_path)
@@ -98,7 +98,31 @@ class TestWhatAWatchdogKeeps:
         world.watchdog.close(130)
         assert "waiting, undetermined (undetermined): Waiting." in written(tmp_path)
         assert "rank 1 (pid" in written(tmp_path), "as they stood"
-        assert "ended after 20 s without progress, before anything was reported" in world.stream.getvalue()
+        assert "ended after 20 s without progress, before this node had reported anything" in world.stream.getvalue()
+
+    def test_with_the_last_look_also_where_that_fails(self, tmp_path: Path) -> None:
+        world = World(tmp_path)
+        world.hangs()
+        world.look(20.0, *pair())
+        world.watchdog.incidents.file_away()
+
+        def broken(snapshot: Snapshot) -> Judgement:
+            raise ZeroDivisionError("by zero")
+
+        world.watchdog.judge = broken
+        with pytest.raises(ZeroDivisionError):
+            world.watchdog.close(1)
+        assert "look (the end of the job)" in written(tmp_path)
+        assert "failed (ZeroDivisionError: by zero)" in written(tmp_path)
+
+    def test_not_of_a_job_whose_steps_are_as_long(self, tmp_path: Path) -> None:
+        world = World(tmp_path)
+        slow = pair(times=StepTimes(steps=9, slowest_recent_s=40.0))
+        world.look(11.0, *slow)
+        world.look(35.0, *slow)
+        world.watchdog.dismiss()
+        world.watchdog.close(143)
+        assert not list(tmp_path.glob("watchdog-*.log"))
 
     @pytest.mark.parametrize("told", [True, False])
     def test_not_of_a_job_that_moved(self, tmp_path: Path, told: bool) -> None:
@@ -115,7 +139,7 @@ class TestWhatAWatchdogKeeps:
         world.look(30.0, *pair(moved_at=28.0))
         world.watchdog.close(0)
         assert "1 poll" in written(tmp_path)
-        assert "before anything was reported" not in world.stream.getvalue()
+        assert "before this node had" not in world.stream.getvalue()
 
     def test_a_full_disk_costs_the_log_only(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def full(*_: Any) -> None:

@@ -398,11 +398,11 @@ def test_a_server_that_left_out_an_answer_is_named_with_what_led_past_it() -> No
     assert "BYE" not in verdict.summary, "that condition lies ahead of the request"
 
 
-@pytest.mark.parametrize("end", [Stall("checkpoint"), Peer("recv", 3, line=60)])
+@pytest.mark.parametrize("end", [Stall(kind="checkpoint"), Peer("recv", 3, line=60)])
 def test_a_server_that_answered_late_has_left_out_no_answer(end: Action) -> None:
     """In one round it took both requests before it answered: that is long over, and both were served since."""
     both = [Peer(op, peer, line=line) for op, line in (("recv", 49), ("send", 54)) for peer in (1, 2)]
-    found = world([*_served(5), *both, *_served(7), end], _asking(14), _asking(14), [Stall("lock")])
+    found = world([*_served(5), *both, *_served(7), end], _asking(14), _asking(14), [Stall(kind="lock")])
     assert "took a request" not in diagnose(found).verdict.summary
 
 
