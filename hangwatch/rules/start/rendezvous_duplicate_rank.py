@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from hangwatch import words
 from hangwatch.facts.arrivals import Arrivals, host_of, registered
 from hangwatch.facts.case import Case
@@ -16,11 +18,8 @@ def duplicate_rank(case: Case) -> Finding | None:
     """Two living processes claim one rank, and none of them is the other's child; so it may be for several ranks."""
     claims = _claims(case)
     twins = {rank: pids for rank, pids in sorted(claims.items()) if len(pids) > 1 and _meet(case, pids)}
-    every = [RankView(entry.rank, entry, case.snapshot.sampled_twice) for entry in case.snapshot.ranks]
-    living = [view for view in every if not view.dead]
-    joined = [view.rank for view in living if registered(view)]
-    if not twins or any(rank not in twins for rank in joined) or len(joined) == len(living) > 0:
-        return None  # all have met whom they should
+    if not twins or _have_met(case, twins):
+        return None
     rank, pids = next(iter(twins.items()))
     settled = case.snapshot.taken_at - max(at for each in twins.values() for at in each.values()) > REPLACED_S
     apart = max(pids.values()) - min(pids.values())
@@ -50,6 +49,14 @@ def _meet(case: Case, pids: dict[int, float]) -> bool:
     known = (environment.get(pid, {}) for pid in pids)
     asked = {(its["MASTER_ADDR"], its["MASTER_PORT"]) for its in known if {"MASTER_ADDR", "MASTER_PORT"} <= its.keys()}
     return len(asked) <= 1
+
+
+def _have_met(case: Case, twins: Container[int]) -> bool:
+    """A rank that exists once is registered, or every process is: they do not wait for anybody."""
+    every = (RankView(entry.rank, entry, case.snapshot.sampled_twice) for entry in case.snapshot.ranks)
+    living = [view for view in every if not view.dead]
+    joined = [view.rank for view in living if registered(view)]
+    return any(rank not in twins for rank in joined) or len(joined) == len(living) > 0
 
 
 def _oldest_first(pids: dict[int, float]) -> list[int]:
