@@ -1,7 +1,7 @@
-"""Ranks that serve others: one that took a request and went on without the answer that had always followed.
+"""A rank that serves requests, such as a parameter server, and went on without the answer to one of them.
 
 No collective divides such an exchange into rounds, and the ranks that ask come in any order. What repeats itself is
-what the serving rank does for each of them.
+what the serving rank does for each of them: until then the answer had followed each request.
 """
 
 from __future__ import annotations
@@ -72,5 +72,5 @@ def _serves(answer: Collective, call: Collective) -> bool:
 
 
 def _token(call: Collective) -> Hashable:
-    """What a call is, whoever it serves."""
+    """The operation, group and place of a call, without its peer."""
     return (call.op, call.group, site(call))

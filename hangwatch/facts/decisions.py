@@ -6,10 +6,8 @@ alone distinguishes a decision from a call that was skipped.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import takewhile
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop
@@ -26,14 +24,10 @@ from hangwatch.facts.skip_paths import ways_past, ways_to
 from hangwatch.model import Bypass, Collective, Frame, StepName
 from hangwatch.ranks.sides import odd_of
 from hangwatch.ranks.view import RankView
-from hangwatch.stacks.frames import is_of_a_module, name_of, origin
+from hangwatch.stacks.frames import called_by_the_program, is_of_a_module, name_of
 
 EVERY_STEP = 2  # whole steps with the call, and none without it, that make it a call of every step
 _FORWARD = "forward"
-_CALLING = re.compile(  # what lies between a program's own line and a collective that it calls
-    r"/torch/(distributed/(distributed_c10d|c10d_logger|_functional_collectives|nn/functional)|autograd/function|_ops"
-    r"|utils/_contextlib|amp/autocast_mode)\.py$"
-)
 
 
 @dataclass(frozen=True)
@@ -75,8 +69,7 @@ class Disagreement:
     @property
     def of_a_module(self) -> bool:
         """What wraps a module made the call, as it ran, and not a line of the program."""
-        inner = takewhile(lambda frame: origin(frame.file) != "user", self.call.frames)
-        return self.in_module and not all(_CALLING.search(frame.file) for frame in inner)
+        return self.in_module and not called_by_the_program(self.call.frames)
 
 
 def _within_module(where: Frame, frames: tuple[Frame, ...]) -> bool:

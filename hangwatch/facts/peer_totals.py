@@ -6,9 +6,12 @@ ranks do not count alike, one of their calls has no counterpart.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from hangwatch.facts.call_site import Site, site
+from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.model import Collective
 from hangwatch.proof.messages import made_and_served, with_peer
@@ -82,6 +85,18 @@ def exchanged(case: Case, call: Collective, rank: int) -> tuple[int, int] | None
     if any(each.peer is None for end in ends if end is not None for each in case.ledger.messages(end)):
         return None
     return made_and_served(case.ledger, rank, call)
+
+
+def exchanged_as_often(case: Case, rank: int, other: int) -> bool:
+    """`rank` has exchanged as many messages with each of its partners, from where `other` stands in one."""
+    place = sites_of(case).now(other) if other in case.blocked and case.blocked[other].to_a_peer else None
+    mine, theirs = (_by_partner(case, each, place) for each in (rank, other))
+    return bool(mine and theirs) and min(mine.values()) >= max(theirs.values())
+
+
+def _by_partner(case: Case, rank: int, place: Site | None) -> Counter[int | None]:
+    calls = case.ledger.to_peers(rank) or () if place is not None else ()
+    return Counter(call.peer for call in calls if site(call) == place)
 
 
 def alone_with_its_count(case: Case, ranks: Collection[int]) -> Uneven | None:

@@ -6,7 +6,6 @@ likely causes.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 
 from hangwatch import words
@@ -18,6 +17,7 @@ from hangwatch.facts.drawn import drawn_by_epoch
 from hangwatch.facts.last_calls import Last, brought_down, is_early_at, last_call, last_calls
 from hangwatch.facts.level import at_one_place, lacking_turns
 from hangwatch.facts.parted import within
+from hangwatch.facts.peer_totals import exchanged_as_often
 from hangwatch.facts.process_end import ended_for
 from hangwatch.facts.rounds import left_habit, record
 from hangwatch.facts.skip_paths import reached_by_all, turn_cut_short
@@ -185,19 +185,7 @@ def _made_as_many(case: Case, rank: int, inside: tuple[int, ...]) -> bool:
             mine, theirs = (case.ledger.call(each, group.name, number) for each in (rank, other))
             if mine is not None and _same_place(mine, theirs) and not _lacks_its_message(case, rank, other, mine):
                 return True
-    return any(_exchanged_as_often(case, rank, other) for other in spread(inside))
-
-
-def _exchanged_as_often(case: Case, rank: int, other: int) -> bool:
-    """`rank` has exchanged as many messages with each of its partners, from where `other` stands in one."""
-    place = sites_of(case).now(other) if other in case.blocked and case.blocked[other].to_a_peer else None
-    mine, theirs = (_by_partner(case, each, place) for each in (rank, other))
-    return bool(mine and theirs) and min(mine.values()) >= max(theirs.values())
-
-
-def _by_partner(case: Case, rank: int, place: Site | None) -> Counter[int | None]:
-    calls = case.ledger.to_peers(rank) or () if place is not None else ()
-    return Counter(call.peer for call in calls if site(call) == place)
+    return any(exchanged_as_often(case, rank, other) for other in spread(inside))
 
 
 def _lacks_its_message(case: Case, rank: int, other: int, call: Collective) -> bool:

@@ -157,9 +157,9 @@ def left_a_loop(case: Case, rank: int, found: Parting) -> bool:
 
 def _from(case: Case, rank: int, found: Parting, step: int) -> list[Collective]:
     """The calls of that step from the places that `found` is about."""
-    span = case.ledger.span(rank, found.divergence.group, step)
-    calls = case.ledger.calls_in(rank, found.divergence.group) if span is not None else ()
-    return [call for call in calls if span and span[0] < call.seq <= span[1] and site(call) in found.places]
+    group = found.divergence.group
+    span = case.ledger.span(rank, group, step)
+    return [call for call in _made(case, rank, group, span) if site(call) in found.places] if span is not None else []
 
 
 def reduced_elsewhere(case: Case, rank: int, found: Parting) -> bool:
@@ -287,7 +287,7 @@ def _lacks(case: Case, view: RankView, group: str, step: int) -> bool:
     span = case.ledger.span(view.rank, group, step)
     if span is None:
         return False
-    made = _made(case, view, group, span)
+    made = _made(case, view.rank, group, span)
     if view.dead and not made:
         return False  # its ticker may have died before it counted what C++ code issued last
     if len(made) < span[1] - span[0]:
@@ -317,11 +317,11 @@ def _reduced_before(case: Case, view: RankView, group: str, step: int) -> dict[S
     span = case.ledger.span(view.rank, group, step)
     if span is None:
         return found
-    python = (call for call in _made(case, view, group, span) if not in_backward(call))
+    python = (call for call in _made(case, view.rank, group, span) if not in_backward(call))
     for index, call in enumerate(python):
         found.setdefault(site(call), call.seq - span[0] - index - 1)
     return found
 
 
-def _made(case: Case, view: RankView, group: str, span: tuple[int, int]) -> list[Collective]:
-    return [call for call in case.ledger.calls_in(view.rank, group) if span[0] < call.seq <= span[1]]
+def _made(case: Case, rank: int, group: str, span: tuple[int, int]) -> list[Collective]:
+    return [call for call in case.ledger.calls_in(rank, group) if span[0] < call.seq <= span[1]]

@@ -1,7 +1,7 @@
-"""Rank 0 hands out work to whoever asks, and does not answer a worker that reports a trial as failed.
+"""Rank 0 deals trials to the workers that ask for one, and does not answer a worker that reports a failed trial.
 
-The worker waits for its next trial, and rank 0 for the next request of anybody: at first the others still work, then
-they are done and wait at the end. With --healthy a failed trial is answered like any other.
+That worker waits for its next trial. The other workers go on until no trial is left, and wait at the last barrier;
+then rank 0 waits for a request from any rank. With --healthy rank 0 answers a failed trial like any other.
 """
 
 from __future__ import annotations

@@ -116,12 +116,12 @@ def _for_each_other(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int,
         return {}
     if not all(view.now.in_collective and view.steady and not view.works for view in living):
         return {}
-    blocked = Case(snapshot).blocked
-    on_host = all(view.rank in blocked and _on_host(blocked[view.rank]) for view in living)
-    idle = on_host and not any(view.threads_that_may_communicate() for view in living)
-    if not idle or not any(entry.certain for entry in blocked.values()):
+    case = Case(snapshot)
+    on_host = case.all_wait and all(map(_on_host, case.blocked.values()))
+    if not on_host or any(view.threads_that_may_communicate() for view in living):
         return {}
-    return dict.fromkeys(blocked, "waits for ranks all of which wait, too")
+    sure = any(entry.certain for entry in case.blocked.values())
+    return dict.fromkeys(case.blocked, "waits for ranks all of which wait, too") if sure else {}
 
 
 def _on_host(entry: Blocked) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from hangwatch.model import Collective, PeerCount
@@ -11,8 +10,7 @@ from hangwatch.ranks.ledger import Group, Ledger
 from hangwatch.stacks.frames import name_of
 
 _WITHOUT_WAITING = ("irecv", "batch_isend_irecv")
-_C10D = re.compile(r"/torch/distributed/distributed_c10d\.py$")
-_LOGGER = re.compile(r"/torch/distributed/c10d_logger\.py$")
+_C10D, _LOGGER = "/torch/distributed/distributed_c10d.py", "/torch/distributed/c10d_logger.py"
 
 
 def made_and_served(ledger: Ledger, rank: int, call: Collective) -> tuple[int, int] | None:
@@ -78,8 +76,8 @@ def none_is_left(ledger: Ledger, rank: int, group: Group) -> bool:
 
 def _returns_at_once(call: Collective) -> bool:
     """No call of `recv` is seen in its frames, which waits for what it asks `irecv` for."""
-    names = {name_of(frame.function) for frame in call.frames if _C10D.search(frame.file)}
-    wrapped = any(_LOGGER.search(frame.file) for frame in call.frames)  # torch decorates recv, and irecv not
+    names = {name_of(frame.function) for frame in call.frames if frame.file.endswith(_C10D)}
+    wrapped = any(frame.file.endswith(_LOGGER) for frame in call.frames)  # torch decorates recv, and irecv not
     return not ("recv" in names or (wrapped and names.isdisjoint(_WITHOUT_WAITING)))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import takewhile
 from typing import NamedTuple
 
 from hangwatch import words
@@ -13,7 +12,7 @@ from hangwatch.model import Certainty
 from .circles import word
 from .finding import Finding, collective, victims, wait_edges
 from .follow import Chain
-from .model import Call, Communicator, Queues
+from .model import Call, Queues
 from .names import at, named, ranks
 from .pairs import stuck_pairs
 from .stuck import Kind, Stuck
@@ -111,20 +110,18 @@ def _wrong_group(queues: Queues, chain: Chain, stuck: tuple[Stuck, ...]) -> Find
             for rank in one.awaited:
                 call = other.calls.get(rank)
                 if other.group is not one.group and call is not None and _same_line(call, one.call):
-                    used = Counter(group.name for group in _groups_of(queues, rank, call, other))
+                    used = _used(queues, rank, call, other)
                     if set(used) == {one.group.name} and used.total() >= _HABIT:
-                        if (stayed := _stayed(queues, one, other, rank, chain)) is not None:
-                            return stayed
-                        return (
-                            _elsewhere(one, other, rank, chain) if not _others_too(queues, stuck, rank, call) else None
-                        )
+                        stayed = _stayed(queues, one, other, rank, chain)
+                        new_to_more = stayed is None and _is_new_to_more(queues, stuck, rank, call)
+                        return None if new_to_more else stayed or _elsewhere(one, other, rank, chain)
     return None
 
 
-def _others_too(queues: Queues, stuck: tuple[Stuck, ...], rank: int, call: Call) -> bool:
-    """Another rank stands in a group that is new at that line, too: all do something new, as in another phase."""
+def _is_new_to_more(queues: Queues, stuck: tuple[Stuck, ...], rank: int, call: Call) -> bool:
+    """Another rank stands in a group that is new at that line, too: the program has come to another phase."""
     return any(
-        one.group.name not in {group.name for group in _groups_of(queues, other, there, one)}
+        one.group.name not in _used(queues, other, there, one)
         for one in stuck
         for other, there in one.calls.items()
         if other != rank and _same_line(there, call) and not one.peers
@@ -138,7 +135,7 @@ def _stayed(queues: Queues, one: Stuck, other: Stuck, rank: int, chain: Chain) -
         for each, call in other.calls.items()
         if one.call is not None
         and _same_line(call, one.call)
-        and {group.name for group in _groups_of(queues, each, call, other)} <= {one.group.name}
+        and _used(queues, each, call, other).keys() <= {one.group.name}
     )
     few, is_new = sorted(one.waiting), other.number == 1
     if not is_new or len(moved) <= len(few) or not set(few) <= set(other.group.members):
@@ -164,13 +161,12 @@ def _stayed(queues: Queues, one: Stuck, other: Stuck, rank: int, chain: Chain) -
 def in_another_group(queues: Queues, chain: Chain) -> Finding | None:
     """Few ranks made a call of a line in a group in which that line never was before, among other calls.
 
-    Nobody need wait for them in the usual group: hosts run ahead, and their next call stands in its place there.
+    No rank need wait for them in the usual group: hosts run ahead, and their next call stands in its place there.
     """
     one = chain.roots[0]
     for who, call in _few_and_lines(one) if not one.peers else ():
-        strays = list(takewhile(bool, (_stray(queues, rank, call) for rank in who)))
-        stray = strays[0] if len(strays) == len(who) and len(set(strays)) == 1 else None
-        if stray is None or not stray.concerns(one):
+        stray = _stray(queues, who[0], call)
+        if stray is None or not stray.concerns(one) or any(_stray(queues, each, call) != stray for each in who[1:]):
             continue
         others = [rank for rank in one.calls if rank not in who][:_ASKED]
         if not any(stray.group in _places(queues, rank, call) for rank in others):
@@ -226,9 +222,8 @@ def _places(queues: Queues, rank: int, call: Call) -> dict[str, list[tuple[int, 
 
 
 def _in_place_of_another(queues: Queues, chain: Chain, one: Stuck, stray: _Stray, who: list[int]) -> Finding:
-    group, usual = (
-        next(each for each in queues.communicators if each.name == name) for name in (stray.group, stray.usual)
-    )
+    own = {each.name: each for each in queues.communicators if who[0] in each.lanes}
+    group, usual = own[stray.group], own[stray.usual]
     lane = group.lanes[who[0]]
     call = queues.call(lane, lane.places(stray.number).start)
     its = words.verb(len(who), "its", "their")
@@ -249,14 +244,11 @@ def _same_line(one: Call, other: Call) -> bool:
     return one.op == other.op and one.frames == other.frames
 
 
-def _groups_of(queues: Queues, rank: int, call: Call, but: Stuck) -> Iterator[Communicator]:
-    """The group of each call of that line on that rank, but for the one that is stuck."""
-    for group in queues.communicators:
-        lane = group.lanes.get(rank)
-        for place in range(len(lane) if lane is not None else 0):
-            same = lane is not None and _same_line(queues.call(lane, place), call)
-            if same and lane is not None and (group is not but.group or lane.numbers[place] != but.number):
-                yield group
+def _used(queues: Queues, rank: int, call: Call, but: Stuck) -> Counter[str]:
+    """How often `rank` called from that line in each group, but for the call that is stuck."""
+    stuck = (but.group.name, but.number)
+    places = _places(queues, rank, call).items()
+    return Counter(name for name, each in places for _, number in each if (name, number) != stuck)
 
 
 def _wait(one: Stuck) -> str:

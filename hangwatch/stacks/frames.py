@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import takewhile
 from zlib import crc32
 
 from hangwatch.model import Collective, ExceptionFacts, Frame, ThreadStack
@@ -22,6 +23,10 @@ _COMPILED = re.compile(r"/torchinductor_[^/]*/|/[a-z0-9]{2}/c[a-z2-7]{40,}\.py$"
 _DISTRIBUTED = re.compile(r"/torch/distributed/(?!elastic/)")
 ENGINE = "_engine_run_backward"  # torch's function that runs autograd's engine
 _MODULE = "torch/nn/modules/module.py"
+_CALLING = re.compile(  # what lies between a program's own line and a collective that it calls
+    r"/torch/(distributed/(distributed_c10d|c10d_logger|_functional_collectives|nn/functional)|autograd/function|_ops"
+    r"|utils/_contextlib|amp/autocast_mode)\.py$"
+)
 _FORKS = "/multiprocessing/popen_fork.py"
 _OURS = re.compile(r"/hangwatch_agent/|/hangwatch/(?!gallery/(?!standin/))[\w/]+\.py$")
 
@@ -50,6 +55,12 @@ def is_written_by_compiler(file: str) -> bool:
 def is_of_a_module(frame: Frame) -> bool:
     """A frame of torch.nn.Module itself, which calls the forward and the hooks of a part of the model."""
     return frame.file.endswith(_MODULE)
+
+
+def called_by_the_program(frames: tuple[Frame, ...]) -> bool:
+    """A line of the user's called the collective itself, and not what wraps a module or a package around it."""
+    inner = takewhile(lambda frame: origin(frame.file) != "user", frames)
+    return all(_CALLING.search(frame.file) for frame in inner)
 
 
 @lru_cache(maxsize=8192)

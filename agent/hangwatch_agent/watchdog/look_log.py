@@ -6,6 +6,7 @@ where a job had an incident, or was ended while it stood still.
 
 from __future__ import annotations
 
+import platform
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -18,8 +19,9 @@ from hangwatch.model import Judgement
 from hangwatch.report import files
 from hangwatch.report.words import clean
 from hangwatch.version import __version__
-from hangwatch.words import plural
+from hangwatch.words import duration, plural
 from hangwatch_agent.roster.rank_states import RankState
+from hangwatch_agent.watchdog.incidents import Incidents
 
 MOST = 500  # looks that are kept: a day of a job that is looked at every three minutes
 
@@ -54,6 +56,8 @@ class LookLog:
     slowest_poll_s: float = 0.0
     _poll_since: float | None = None  # the poll that is under way
     _polled_at: float | None = None
+    _stood_s: float = 0.0  # without progress, for longer than is usual, when the job was asked to end
+    _stood: tuple[RankState, ...] = ()  # the ranks at that moment
 
     @contextmanager
     def poll(self) -> Iterator[None]:
@@ -80,9 +84,9 @@ class LookLog:
         finally:
             look.ended_at = self.clock()
 
-    def taken(self, look: Look) -> None:
-        """The evidence of `look` is there; it is judged next."""
-        look.taken_at = self.clock()
+    def job_was_asked_to_end(self, stood_s: float, rank_states: tuple[RankState, ...]) -> None:
+        """Note how the ranks stand. `stood_s`: seconds without progress, 0 where these are not more than usual."""
+        self._stood_s, self._stood = stood_s, rank_states
 
     def text(self, rank_states: Sequence[RankState]) -> str:
         """The log for people, with the ranks as they were seen last."""
@@ -100,10 +104,24 @@ class LookLog:
         ]
         return "\n".join(lines) + "\n"
 
-    def write(self, path: Path, rank_states: Sequence[RankState]) -> None:
-        """Write it whole or not at all. Raises OSError and `hangwatch.report.files.ReportError`."""
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        files.write_text(path, self.text(rank_states))
+    def keep(self, run: str, incidents: Incidents, rank_states: Sequence[RankState], *, always: bool) -> None:
+        """Write it whole where there is a report that it belongs to, or should have been one; with `always` anyway."""
+        in_vain = not incidents.is_any and self._stood_s > 0
+        if not (incidents.is_any or in_vain or always):
+            return
+        path = Path(incidents.report_dir) / f"watchdog-{run}-{platform.node()}.log"
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            files.write_text(path, self.text(self._stood or rank_states))
+        except (OSError, files.ReportError) as error:
+            incidents.say_once("log", f"hangwatch: no log of the watchdog's looks: {error}")
+            return
+        if in_vain:
+            incidents.say_once(
+                "log",
+                f"hangwatch: the job was ended after {duration(self._stood_s)} without progress, before this node had"
+                f" reported anything; {path} says what the watchdog saw",
+            )
 
 
 def outcome(judgement: Judgement) -> str:

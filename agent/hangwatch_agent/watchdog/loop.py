@@ -6,7 +6,6 @@ threads of its own but the one that waits for deaths; its caller decides when to
 
 from __future__ import annotations
 
-import platform
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -31,9 +30,7 @@ from hangwatch.model import (
     Snapshot,
     Status,
 )
-from hangwatch.report import files
 from hangwatch.settings import Settings
-from hangwatch.words import duration
 from hangwatch_agent.roster.nested import Nested
 from hangwatch_agent.roster.patience import Holds, patience
 from hangwatch_agent.roster.phase_history import PhaseHistory
@@ -93,8 +90,6 @@ class Watchdog:
         self.rank_states: tuple[RankState, ...] = ()
         self.dismissed = False
         self.log = LookLog(self.clock)
-        self._stood_s = 0.0  # without progress, for longer than is usual, when the job was asked to end
-        self._stood: tuple[RankState, ...] = ()  # the ranks at that moment
         self._wake = threading.Event()
         self.ending = OnHang(self.settings, self.root, self.incidents.say, self.clock)
         self.deaths = DeathWatch(self._wake.set, self.clock)
@@ -199,7 +194,7 @@ class Watchdog:
         started = self.clock()
         with self.log.look(found) as look, self._still_heard():
             snapshot = self.response.confirmed(self.take_evidence(), self.rank_states)
-            self.log.taken(look)
+            look.taken_at = self.clock()
             self._first_words.saw(snapshot, self.clock())
             self._guarded("the look at timeouts", lambda: self.warnings.tell(timeout_ahead(snapshot)))
             judgement = self._act(self.judge(snapshot), snapshot, started)
@@ -324,7 +319,8 @@ class Watchdog:
     def dismiss(self) -> None:
         """The job was asked to end: that its ranks die now is no failure."""
         if not self.dismissed:
-            self._stood_s, self._stood = self._first_words.stands_for(self.rank_states, self.clock()), self.rank_states
+            stood_s = self._first_words.stands_for(self.rank_states, self.clock())
+            self.log.job_was_asked_to_end(stood_s, self.rank_states)
         self.dismissed = True
 
     def close(self, exit_code: int | None = None) -> None:
@@ -356,22 +352,7 @@ class Watchdog:
             self.incidents.say(said)
 
     def _keep_log(self) -> None:
-        """Write the log of looks where there is a report that it belongs to, or where there should have been one."""
-        in_vain = not self.incidents.is_any and self._stood_s > 0
-        if not (self.incidents.is_any or in_vain or self.settings.log_looks):
-            return
-        path = Path(self.incidents.report_dir) / f"watchdog-{self.folder.name}-{platform.node()}.log"
-        try:
-            self.log.write(path, self._stood or self.rank_states)
-        except (OSError, files.ReportError) as error:
-            self.incidents.say_once("log", f"hangwatch: no log of the watchdog's looks: {error}")
-            return
-        if in_vain:
-            self.incidents.say_once(
-                "log",
-                f"hangwatch: the job was ended after {duration(self._stood_s)} without progress, before this node had"
-                f" reported anything; {path} says what the watchdog saw",
-            )
+        self.log.keep(self.folder.name, self.incidents, self.rank_states, always=self.settings.log_looks)
 
     def _came_down(self, exit_code: int | None) -> bool:
         raised = any(each.reading.exception and each.reading.exception.fatal for each in self.rank_states)

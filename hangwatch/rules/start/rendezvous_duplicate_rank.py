@@ -52,7 +52,7 @@ def _meet(case: Case, pids: dict[int, float]) -> bool:
 
 
 def _have_met(case: Case, twins: Container[int]) -> bool:
-    """A rank that exists once is registered, or every process is: they do not wait for anybody."""
+    """A rank that exists once is registered, or every process is: none of them waits for a rank that is missing."""
     every = (RankView(entry.rank, entry, case.snapshot.sampled_twice) for entry in case.snapshot.ranks)
     living = [view for view in every if not view.dead]
     joined = [view.rank for view in living if registered(view)]

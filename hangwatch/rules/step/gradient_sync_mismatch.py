@@ -131,8 +131,11 @@ def synchronised_at_own_intervals(case: Case) -> Finding | None:
     others = [rank for rank in gaps if rank not in inside]
     if not inside or not others or len(gaps) < len(first.members) or not all(gaps.values()):
         return None
-    if not all(_has_no_more(case, case.ranks[rank], first.group) for rank in others):
+    not_past = [view for view in case.views(others) if not _has_no_more(case, view)]
+    if not all(_waits_elsewhere(case, view, first.group) for view in not_past):
         return None  # it may come to its next ones
+    stand = ("waits in another call", "wait in another call")
+    stand = stand if not_past else ("is past its last ones", "are past their last ones")
     odd = min(inside, others, key=len) if len(inside) != len(others) else []
     place = _backward(case, first.group)
     usual = [f"rank {rank} after {_from_to(gaps[rank])} batches" for rank in (*spread(inside), *spread(others))]
@@ -143,7 +146,7 @@ def synchronised_at_own_intervals(case: Case) -> Finding | None:
         f"The ranks synchronise their gradients{words.at(place)} after numbers of batches of their own"
         f" ({words.listed(usual[: words.SHOWN])}): {case.name(inside)} {words.verb(len(inside), 'waits', 'wait')} for"
         f" gradients in {words.step(case.ranks[inside[0]].step)}, and {case.name(others)}"
-        f" {words.verb(len(others), 'is past its last ones', 'are past their last ones')}{where}.",
+        f" {words.verb(len(others), *stand)}{where}.",
         fix=_ALIKE,
         culprits=case.culprits(odd, place),
         victims=tuple(rank for rank in case.blocked if rank not in odd),
@@ -161,13 +164,16 @@ def synchronised_at_own_intervals(case: Case) -> Finding | None:
     )
 
 
-def _has_no_more(case: Case, view: RankView, group: str) -> bool:
-    """Its data has ended, or it stands behind its loop: in a call, or at its end. Or in a call that all come to."""
-    elsewhere = view.rank in case.blocked and Within.BACKWARD not in view.now.within
-    if elsewhere and _waits_in(case, view.rank, group) and reached_by_all(case, view):
-        return True
+def _has_no_more(case: Case, view: RankView) -> bool:
+    """Its data has ended, or it stands behind its loop: in a call, or at its end."""
     ended = view.loader is not None and view.loader.exhausted
     return (ended or has_left_inner_loop(case, view)) and (view.rank in case.blocked or view.over or view.dead)
+
+
+def _waits_elsewhere(case: Case, view: RankView, group: str) -> bool:
+    """It is in a call of that group to which all ranks come, and which those in gradients have not made."""
+    in_gradients = view.rank not in case.blocked or Within.BACKWARD in view.now.within
+    return not in_gradients and _waits_in(case, view.rank, group) and reached_by_all(case, view)
 
 
 def _from_to(gaps: list[int]) -> str:

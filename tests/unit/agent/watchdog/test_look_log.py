@@ -32,7 +32,7 @@ def test_the_parts_of_a_look_are_timed() -> None:
     log = LookLog(clock)
     with log.look([Reason("quiet", (1,)), Reason("quiet", (2,)), Reason("patience", ())]) as look:
         clock.now += 1.5
-        log.taken(look)
+        look.taken_at = clock.now
         clock.now += 0.25
         look.came_to = "waiting"
     assert "01:00:00.0 look (quiet, patience): evidence after 1.50 s, judged after 0.25 s more: waiting" in log.text([])
@@ -45,7 +45,7 @@ def test_a_look_that_never_ends_is_in_the_log() -> None:
         clock.now += 60.0
         assert "01:00:00.0 look (deadlock): evidence is being taken" in log.text([])
         assert "one is under way since 01:00:00.0" in log.text([])
-        log.taken(look)
+        look.taken_at = clock.now
         assert "evidence after 60.00 s, not yet judged" in log.text([])
     assert "1 poll, the slowest of 60.00 s; the last ended at 01:01:00.0" in log.text([])
 

@@ -105,6 +105,7 @@ def test_a_call_within_the_loop_to_which_all_come_ends_the_gradients_of_a_rank(g
     snapshot = World([evaluating(*((7, 6, 7) if rank == 1 else (4,))) for rank in range(4)]).run().snapshot()
     judgement = diagnose(replace(snapshot, ranks=tuple(map(guarded, snapshot.ranks))))
     assert (judgement.verdict.cause, blamed_ranks(judgement)) == (cause, [1])
+    assert ("and rank 1 waits in another call" in judgement.verdict.summary) == (guard == "none")
 
 
 def test_intervals_that_change_alike_on_all_ranks_explain_nothing() -> None:
