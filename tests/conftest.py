@@ -7,9 +7,12 @@ be inherited by every job that a test starts and interrupts.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import sys
 from collections.abc import Generator
 
+import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -31,3 +34,16 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """
     with untraced() if item.get_closest_marker("untraced") else contextlib.nullcontext():
         return (yield)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Kills what a test has left behind: it would keep the output open, and whoever reads that to its end would wait.
+
+    In the processes that run tests. The one that hands them out has nothing but these to its children.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                print(f"left behind: {process.pid} {process.cmdline()}", file=sys.stderr)
+                process.kill()

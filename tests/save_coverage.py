@@ -6,6 +6,7 @@ handler is Python, never runs while the rank waits in a C call, and so keeps ali
 
 from __future__ import annotations
 
+import os
 import sched
 import signal
 import sys
@@ -15,6 +16,11 @@ from typing import Any
 from coverage import Coverage
 
 SAMPLE_S = 1.0
+
+# Two saves at once crash the process in sqlite, and a fork amid one leaves locks in the child that nobody opens: the
+# child's os._exit saves what its parent had measured as well.
+_saving = threading.RLock()
+os.register_at_fork(before=_saving.acquire, after_in_parent=_saving.release, after_in_child=_saving.release)
 
 
 def coverage_init(registry: Any, options: dict[str, str]) -> None:
@@ -54,21 +60,20 @@ class _Saver:
 
 
 class _OneAtATime:
-    """A Coverage's `save`, for the end of the process too: two saves at once crash the process in sqlite."""
+    """A Coverage's `save`, for the end of the process too."""
 
     def __init__(self, measured: Coverage) -> None:
         self._measured = measured
         self._save = measured.save
-        self._lock = threading.RLock()  # of this Coverage alone: a forked process has one of its own
         measured.save = self  # type: ignore[method-assign]
 
     def __call__(self) -> None:
-        with self._lock:
+        with _saving:
             self._save()
 
     def save_a_living_one(self) -> None:
         """Not one that has stopped: the end of the process saves that, and the interpreter may go meanwhile."""
-        with self._lock:
+        with _saving:
             if Coverage.current() is self._measured:
                 self._save()
 

@@ -20,10 +20,37 @@ print("ready", flush=True)
 threading.Event().wait()
 """
 HANGS_AT = 4
+FORKS = """\
+import os
+import signal
+import threading
+import time
+
+from coverage import Coverage
+
+measured = Coverage.current()
+while "save" not in vars(measured):  # nothing was saved yet
+    time.sleep(1)
+
+
+def save():
+    while True:
+        measured.save()
+        time.sleep(0.001)
+
+
+threading.Thread(target=save, daemon=True).start()
+for _ in range(20):
+    if (child := os.fork()) == 0:
+        signal.alarm(20)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
 CONFIGURATION = """\
 [run]
 parallel = true
 plugins = tests.save_coverage
+patch = _exit, fork
 """
 
 
@@ -42,20 +69,35 @@ def lines_saved(folder: Path, script: Path, limit_s: float) -> list[int]:
     raise TimeoutError(f"nothing saved within {limit_s} s")
 
 
-def test_a_process_that_hangs_and_is_killed_counts(tmp_path: Path) -> None:
-    # GIVEN a measured script that hangs
-    script = tmp_path / "hangs.py"
-    script.write_text(SCRIPT)
-    (tmp_path / "coveragerc").write_text(CONFIGURATION)
+def measured(folder: Path, text: str) -> subprocess.Popen[str]:
+    """A script that runs under coverage, with its data below `folder`."""
+    script = folder / "script.py"
+    script.write_text(text)
+    (folder / "coveragerc").write_text(CONFIGURATION)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
     command = [sys.executable, "-m", "coverage", "run", "--rcfile=coveragerc", str(script)]
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=environment | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True
-    ) as hanging:
+    return subprocess.Popen(
+        command, cwd=folder, env=environment | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_a_process_that_hangs_and_is_killed_counts(tmp_path: Path) -> None:
+    # GIVEN a measured script that hangs
+    with measured(tmp_path, SCRIPT) as hanging:
         assert hanging.stdout is not None
         assert hanging.stdout.readline() == "ready\n"
         # WHEN it has stood still for a while
-        lines = lines_saved(tmp_path, script, limit_s=200)
+        lines = lines_saved(tmp_path, tmp_path / "script.py", limit_s=200)
         # THEN all its lines count, though it is killed
         hanging.kill()
     assert lines == [1, 3, HANGS_AT]
+
+
+def test_a_fork_amid_a_save_ends(tmp_path: Path) -> None:
+    """The child has no thread that would end that save, and saves at its own end."""
+    with measured(tmp_path, FORKS) as forking:
+        try:
+            said, _ = forking.communicate(timeout=250)
+        finally:
+            forking.kill()
+    assert said.split() == ["0"] * 20

@@ -28,6 +28,7 @@ from hangwatch_agent.board.reader import read_board, request_collectives
 from hangwatch_agent.rank import collectives_answer, guard, probe
 from hangwatch_agent.rank.hooks.collectives import METHODS
 from hangwatch_agent.shared.rank_rule import MARK
+from tests.forked import in_a_fork
 
 TICK = 0.02
 ONES = TensorDataset(torch.ones(4, 2))
@@ -397,29 +398,24 @@ def test_a_full_disk_is_named_and_the_training_goes_on(
 def test_a_forked_rank_has_no_errors_of_its_parent(installed: probe.Probe) -> None:
     for each in "ab":
         installed.context.met(ValueError(f"the parent's {each}"))
-    child = os.fork()
-    if child == 0:
-        seen: list[str] = []
-        try:
-            installed.wake()
-            installed.context.met(ValueError("its own"))
-            seen = [each.message for each in read(installed).caught]
-        finally:
-            os._exit(seen != ["its own"])
-    assert os.waitpid(child, 0)[1] == 0
+
+    def forked() -> None:
+        installed.wake()
+        installed.context.met(ValueError("its own"))
+        assert [each.message for each in read(installed).caught] == ["its own"]
+
+    assert in_a_fork(forked) == 0
     assert [each.message for each in read(installed).caught] == ["the parent's a", "the parent's b"]
 
 
 def test_a_forked_child_leaves_the_board_alone(installed: probe.Probe) -> None:
     before = read(installed)
-    child = os.fork()
-    if child == 0:
-        try:
-            installed.tick()
-            list(DataLoader(ONES))
-        finally:
-            os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
+
+    def forked() -> None:
+        installed.tick()
+        list(DataLoader(ONES))
+
+    assert in_a_fork(forked) == 0
     after = read(installed)
     assert (after.progress.ticks, after.loaders) == (before.progress.ticks, ())
 

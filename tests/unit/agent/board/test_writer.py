@@ -23,6 +23,7 @@ from hangwatch_agent.board.layout import BoardError
 from hangwatch_agent.board.reader import read_board, request_collectives
 from hangwatch_agent.board.writer import BoardWriter
 from hangwatch_agent.shared import steady_clock
+from tests.forked import in_a_fork
 
 IDENTITY = {
     "rank": 3,
@@ -447,16 +448,13 @@ def kinds_read(path: Path, data: bytes | None) -> set[type]:
 
 
 def test_a_forked_child_does_not_write_its_parents_board(writer: BoardWriter, path: Path) -> None:
-    pid = os.fork()
-    if pid == 0:
-        try:
-            writer.forget()  # what the probe does after a fork
-            step(writer, 0)
-            issue(writer)
-            writer.problem("child")
-        finally:
-            os._exit(0)
-    os.waitpid(pid, 0)
+    def forked() -> None:
+        writer.forget()  # what the probe does after a fork
+        step(writer, 0)
+        issue(writer)
+        writer.problem("child")
+
+    assert in_a_fork(forked) == 0
     reading = read_board(path)
     assert (reading.progress.step, reading.calls, reading.problems) == (-1, (), ())
 
