@@ -39,7 +39,7 @@ def command(
 
     Args:
         ranks: World size; the case's own if None.
-        culprit: Which rank to make hang; the case's own if None.
+        culprit: Which rank to make hang; the case's own if None, or the last one of fewer ranks.
         healthy: Run the look-alike instead.
         port: TCP port for the rendezvous; a free one if None. torchrun alone finds its own.
 
@@ -53,7 +53,8 @@ def command(
         raise ValueError(f"{case.name} cannot have rank {culprit} of {ranks} at fault")
     if healthy and not case.healthy_args:
         raise ValueError(f"{case.name} has no healthy look-alike")
-    culprit = case.culprit if culprit is None else culprit
+    if culprit is None and case.culprit is not None:
+        culprit = min(case.culprit, ranks - 1)
     words = {
         "ranks": ranks,
         "other": ranks - 2 if culprit == ranks - 1 else ranks - 1,
