@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from hangwatch.facts.as_it_stood import as_it_stood, by_a_timeout
+from hangwatch.facts.calls.histories import ranks_diff
 from hangwatch.facts.case import Case
-from hangwatch.facts.histories import ranks_diff
-from hangwatch.facts.stopped_later import before_the_stop, sentences, stopped_later
+from hangwatch.facts.processes.as_it_stood import as_it_stood, by_a_timeout
+from hangwatch.facts.processes.stopped_later import before_the_stop, sentences, stopped_later
 from hangwatch.judge.as_they_stood import until_the_end
 from hangwatch.judge.explained import best, may_explain
 from hangwatch.judge.order import ORDER

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from hangwatch import words
 from hangwatch.catalogue import cause
 from hangwatch.facts.case import Case
-from hangwatch.facts.locks import lock_waits
-from hangwatch.facts.other_loaders import uneven_elsewhere
-from hangwatch.facts.own_code import saving_thread
+from hangwatch.facts.differences.other_loaders import uneven_elsewhere
+from hangwatch.facts.processes.locks import lock_waits
+from hangwatch.facts.processes.own_code import saving_thread
 from hangwatch.model import Alternative, Certainty, LoaderFacts
 from hangwatch.proof.conditions import board_is_fresh
 from hangwatch.ranks.shared_steps import GroupKey

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case, what
-from hangwatch.facts.standstill import standstill
+from hangwatch.facts.processes.standstill import standstill
 from hangwatch.model import Certainty, Status
 from hangwatch.rules.finding import Finding
 

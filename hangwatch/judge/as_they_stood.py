@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from hangwatch.catalogue import cause
-from hangwatch.facts.as_it_stood import as_it_stood, how_it_ended
+from hangwatch.facts.calls.last_calls import end_sentences
 from hangwatch.facts.case import Case
-from hangwatch.facts.last_calls import end_sentences
+from hangwatch.facts.processes.as_it_stood import as_it_stood, how_it_ended
 from hangwatch.judge.explained import best
 from hangwatch.judge.histories import CALLS, HISTORIES
 from hangwatch.judge.verdict import chain

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 from hangwatch import words
+from hangwatch.facts.calls.mismatches import first_mismatch
 from hangwatch.facts.case import Case
-from hangwatch.facts.child import (
+from hangwatch.facts.processes.child import (
     CHILD_IDLE_CPU_S,
     WAIT_CALLS,
     Child,
@@ -21,11 +22,10 @@ from hangwatch.facts.child import (
     thread_of_parent,
     waits_for_children,
 )
-from hangwatch.facts.data_loading import Feeding, Worker
-from hangwatch.facts.leaving import exits_by_stack
-from hangwatch.facts.locks import held_lock, holds, lock_name
-from hangwatch.facts.mismatches import first_mismatch
-from hangwatch.facts.store_waits import awaits_key, store_ports, waits_for_key
+from hangwatch.facts.processes.data_loading import Feeding, Worker
+from hangwatch.facts.processes.leaving import exits_by_stack
+from hangwatch.facts.processes.locks import held_lock, holds, lock_name
+from hangwatch.facts.processes.store_waits import awaits_key, store_ports, waits_for_key
 from hangwatch.model import OpenFile, Phase, ProcessFacts, Reading, Snapshot
 from hangwatch.proof.waits import ASLEEP, Blocked
 from hangwatch.ranks.processes import computes

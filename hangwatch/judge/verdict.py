@@ -9,8 +9,8 @@ from itertools import pairwise
 from hangwatch import ras, words
 from hangwatch.catalogue import cause
 from hangwatch.facts.case import Case
-from hangwatch.facts.own_code import COMPUTING
-from hangwatch.facts.standstill import devices_alone, standstill
+from hangwatch.facts.processes.own_code import COMPUTING
+from hangwatch.facts.processes.standstill import devices_alone, standstill
 from hangwatch.facts.witness import sentences
 from hangwatch.judge.alternatives import alternatives
 from hangwatch.judge.argument import is_dead

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from hangwatch.facts.arrivals import settings_of
 from hangwatch.facts.case import Case
+from hangwatch.facts.start.arrivals import settings_of
 from hangwatch.model import Certainty, NodeFacts
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from hangwatch.facts.arrivals import Arrivals
 from hangwatch.facts.case import Case
-from hangwatch.facts.data_loading import Feeding, Worker
-from hangwatch.facts.own_code import how_stuck
+from hangwatch.facts.processes.data_loading import Feeding, Worker
+from hangwatch.facts.processes.own_code import how_stuck
+from hangwatch.facts.start.arrivals import Arrivals
 from hangwatch.judge.patience import in_first_step
 from hangwatch.launchers import TORCH_PROGRAMS
 from hangwatch.model import Phase, Snapshot

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.batches import runs_below_a_package
+from hangwatch.facts.calls.runs import name_apart, numbers_apart, place_apart
 from hangwatch.facts.case import Case
-from hangwatch.facts.other_loops import other_loop_ended
-from hangwatch.facts.runs import name_apart, numbers_apart, place_apart
+from hangwatch.facts.data.batches import runs_below_a_package
+from hangwatch.facts.loops.other_loops import other_loop_ended
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from hangwatch import words
 from hangwatch.facts.call_site import path
+from hangwatch.facts.calls.inner_loops import loop_of
+from hangwatch.facts.calls.queues import assessed, departure_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.inner_loops import loop_of
-from hangwatch.facts.queues import assessed, departure_of
 from hangwatch.model import LoopFacts
 from hangwatch.rules.by_queues import by_queues
 from hangwatch.rules.finding import Finding

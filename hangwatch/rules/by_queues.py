@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hangwatch.catalogue import cause
 from hangwatch.facts.call_site import path
+from hangwatch.facts.calls.queues import assessed
+from hangwatch.facts.calls.skip_paths import evidence_of, past_lines, skip_path, the_only
 from hangwatch.facts.case import Case, once
-from hangwatch.facts.queues import assessed
-from hangwatch.facts.skip_paths import evidence_of, past_lines, skip_path, the_only
-from hangwatch.facts.standstill import all_hosts_wait
+from hangwatch.facts.processes.standstill import all_hosts_wait
 from hangwatch.model import Bypass, Certainty, Frame, Stage
 from hangwatch.queues.finding import Finding as Queued
 from hangwatch.rules.finding import Finding

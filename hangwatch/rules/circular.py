@@ -6,13 +6,13 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from hangwatch import words
-from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.calls.call_sites import sites_of
+from hangwatch.facts.calls.skip_paths import passed_at, the_only
 from hangwatch.facts.case import Case, what
-from hangwatch.facts.own_order import gone_by, has_new_partner, left_own_order
-from hangwatch.facts.passed_sends import passed_sends
-from hangwatch.facts.peer_totals import Uneven, alone_with_its_count, exchanged
-from hangwatch.facts.rounds import HABITUAL_ROUNDS, record
-from hangwatch.facts.skip_paths import passed_at, the_only
+from hangwatch.facts.messages.own_order import gone_by, has_new_partner, left_own_order
+from hangwatch.facts.messages.passed_sends import passed_sends
+from hangwatch.facts.messages.peer_totals import Uneven, alone_with_its_count, exchanged
+from hangwatch.facts.messages.rounds import HABITUAL_ROUNDS, record
 from hangwatch.model import Certainty, Culprit
 from hangwatch.proof.messages import serves
 from hangwatch.proof.waits import Blocked

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from hangwatch import words
-from hangwatch.facts.arrivals import ends_the_others
 from hangwatch.facts.case import Case
+from hangwatch.facts.start.arrivals import ends_the_others
 from hangwatch.model import Certainty, Culprit, Stage, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangwatch.facts.batches import first_uneven
+from hangwatch.facts.calls.queues import assessed, departure_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.queues import assessed, departure_of
+from hangwatch.facts.data.batches import first_uneven
 from hangwatch.rules.another_turn import loop_of_the_turn
 from hangwatch.rules.by_queues import by_queues
 from hangwatch.rules.finding import Finding

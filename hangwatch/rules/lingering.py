@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangwatch.facts.case import Case
-from hangwatch.facts.leaving import lingering_status
+from hangwatch.facts.processes.leaving import lingering_status
 from hangwatch.model import Certainty, Culprit
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.facts.calls.skip_paths import asked_for_the_rank, evidence_of, the_only
 from hangwatch.facts.case import Case
-from hangwatch.facts.meetings import PassedMeeting, passed_meeting
-from hangwatch.facts.skip_paths import asked_for_the_rank, evidence_of, the_only
+from hangwatch.facts.data.meetings import PassedMeeting, passed_meeting
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty
 from hangwatch.ranks.sides import odd_of

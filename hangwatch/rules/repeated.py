@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hangwatch import words
-from hangwatch.facts.again import loop_in_its_step, made_again
 from hangwatch.facts.call_site import Site
+from hangwatch.facts.calls.inner_loops import loop_of_all
 from hangwatch.facts.case import Case
-from hangwatch.facts.inner_loops import loop_of_all
-from hangwatch.facts.parting import counted
-from hangwatch.facts.repeats import repeated_by_few
+from hangwatch.facts.differences.again import loop_in_its_step, made_again
+from hangwatch.facts.differences.parting import counted
+from hangwatch.facts.differences.repeats import repeated_by_few
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import LoopFacts, StepName
 from hangwatch.ranks.view import RankView

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.batches import now_at
 from hangwatch.facts.case import Case
-from hangwatch.facts.turns import FewerTurns, drew_alike, fewer_turns, standing
-from hangwatch.facts.ways_out import likely_way, said_at, tries_again_at, ways_out
+from hangwatch.facts.data.batches import now_at
+from hangwatch.facts.loops.turns import FewerTurns, drew_alike, fewer_turns, standing
+from hangwatch.facts.loops.ways_out import likely_way, said_at, tries_again_at, ways_out
 from hangwatch.model import Certainty, LoopFacts, Status, StepName
 from hangwatch.rules.finding import Finding
 

@@ -6,8 +6,8 @@ import re
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.data_loading import Feeding, Worker
-from hangwatch.facts.data_waits import feedings
+from hangwatch.facts.processes.data_loading import Feeding, Worker
+from hangwatch.facts.processes.data_waits import feedings
 from hangwatch.model import Certainty
 from hangwatch.rules.failed_workers import certainty_of, resource, worker_error
 from hangwatch.rules.finding import Finding

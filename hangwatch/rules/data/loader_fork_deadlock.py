@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.child import thread_of_parent
-from hangwatch.facts.data_loading import Feeding
-from hangwatch.facts.data_waits import and_others, feedings, victims_of
+from hangwatch.facts.processes.child import thread_of_parent
+from hangwatch.facts.processes.data_loading import Feeding
+from hangwatch.facts.processes.data_waits import and_others, feedings, victims_of
 from hangwatch.model import Certainty, Status
 from hangwatch.rules.finding import Finding
 

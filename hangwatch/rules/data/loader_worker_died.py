@@ -6,7 +6,7 @@ import re
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.data_waits import feedings
+from hangwatch.facts.processes.data_waits import feedings
 from hangwatch.model import Certainty, Culprit, Stage
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.failed_workers import KILLED, after_an_error, certainty_of, first_line, worker_error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.data_waits import and_others, feedings, victims_of, worker_of
+from hangwatch.facts.processes.data_waits import and_others, feedings, victims_of, worker_of
 from hangwatch.model import Certainty, Status
 from hangwatch.rules.finding import Finding
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.data_waits import feedings
+from hangwatch.facts.processes.data_waits import feedings
 from hangwatch.model import Certainty, Culprit, NodeFacts
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.failed_workers import KILLED, certainty_of, resource, worker_error

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.devices import Bound, all_have_come, bound
-from hangwatch.facts.own_code import status_of
-from hangwatch.facts.standstill import awaited_for_a_device
+from hangwatch.facts.processes.devices import Bound, all_have_come, bound
+from hangwatch.facts.processes.own_code import status_of
+from hangwatch.facts.processes.standstill import awaited_for_a_device
 from hangwatch.model import Certainty, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding

@@ -6,7 +6,7 @@ import re
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.devices import nothing_completed
+from hangwatch.facts.processes.devices import nothing_completed
 from hangwatch.model import Certainty, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding

@@ -6,7 +6,7 @@ import re
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.devices import bound
+from hangwatch.facts.processes.devices import bound
 from hangwatch.model import Certainty, GpuFacts, NodeFacts, Status
 from hangwatch.ranks.device_waits import may_wait_on_device
 from hangwatch.ranks.view import RankView

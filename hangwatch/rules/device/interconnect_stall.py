@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.devices import all_have_come, bound, nothing_completed
+from hangwatch.facts.processes.devices import all_have_come, bound, nothing_completed
 from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.leaving import awaited_threads, how_it_stands, leaving
+from hangwatch.facts.processes.leaving import awaited_threads, how_it_stands, leaving
 from hangwatch.model import Phase, ThreadStack
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding

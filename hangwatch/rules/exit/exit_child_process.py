@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.launchers import place_of
-from hangwatch.facts.leaving import leaving
+from hangwatch.facts.processes.leaving import leaving
+from hangwatch.facts.start.launchers import place_of
 from hangwatch.model import Culprit, ProcessEvidence
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding

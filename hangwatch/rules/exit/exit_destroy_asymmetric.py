@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.facts.calls.extra_calls import extra_calls
 from hangwatch.facts.case import Case
-from hangwatch.facts.extra_calls import extra_calls
-from hangwatch.facts.process_end import (
+from hangwatch.facts.processes.process_end import (
     EndedFor,
     ended_before_others,
     ended_for,

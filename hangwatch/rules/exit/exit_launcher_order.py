@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.launchers import END_SEEN_S, place_of
-from hangwatch.facts.process_end import end_of
+from hangwatch.facts.processes.process_end import end_of
+from hangwatch.facts.start.launchers import END_SEEN_S, place_of
 from hangwatch.model import Certainty, Frame, ProcessEvidence, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding

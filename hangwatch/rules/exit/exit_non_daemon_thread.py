@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.leaving import awaited_threads, leaving
+from hangwatch.facts.processes.leaving import awaited_threads, leaving
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.lingering import cannot_exit
 from hangwatch.stacks.activity import Doing

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hangwatch import words
-from hangwatch.facts.arrivals import host_of, main_stack
 from hangwatch.facts.case import Case
-from hangwatch.facts.child import CHILD_QUIET_IO
-from hangwatch.facts.launchers import END_SEEN_S, place_of
+from hangwatch.facts.processes.child import CHILD_QUIET_IO
+from hangwatch.facts.start.arrivals import host_of, main_stack
+from hangwatch.facts.start.launchers import END_SEEN_S, place_of
 from hangwatch.model import Certainty, Culprit, Pipe, ProcessEvidence, Status
 from hangwatch.ranks.processes import computed
 from hangwatch.rules.finding import Finding

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.leaving import leaving
+from hangwatch.facts.processes.leaving import leaving
 from hangwatch.model import ThreadStack
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding

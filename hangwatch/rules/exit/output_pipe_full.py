@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hangwatch import words
-from hangwatch.facts.arrivals import main_stack
 from hangwatch.facts.case import Case
-from hangwatch.facts.child import awaits_child
-from hangwatch.facts.launchers import place_of
-from hangwatch.facts.pipes import readers_of
+from hangwatch.facts.processes.child import awaits_child
+from hangwatch.facts.processes.pipes import readers_of
+from hangwatch.facts.start.arrivals import main_stack
+from hangwatch.facts.start.launchers import place_of
 from hangwatch.model import Certainty, Culprit, Frame, OpenFile, ProcessEvidence, ProcessFacts, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding

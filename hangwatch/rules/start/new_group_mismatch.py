@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.new_groups import (
+from hangwatch.facts.start.new_groups import (
     GroupCall,
     Members,
     cannot_come,

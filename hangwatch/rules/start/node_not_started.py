@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from hangwatch import words
-from hangwatch.facts.arrivals import main_stack
 from hangwatch.facts.case import Case
+from hangwatch.facts.start.arrivals import main_stack
 from hangwatch.model import Certainty, ProcessEvidence, Status
 from hangwatch.ranks.processes import computed
 from hangwatch.rules.finding import Finding

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 
 from hangwatch import words
-from hangwatch.facts.arrivals import Arrivals, ends_the_others, host_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.process_end import end_of
+from hangwatch.facts.processes.process_end import end_of
 from hangwatch.facts.rank_end import ENDED_BY_LAUNCHER, follows
+from hangwatch.facts.start.arrivals import Arrivals, ends_the_others, host_of
 from hangwatch.model import Certainty, Culprit, Launched, ProcessFacts, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Container
 
 from hangwatch import words
-from hangwatch.facts.arrivals import Arrivals, host_of, registered
 from hangwatch.facts.case import Case
+from hangwatch.facts.start.arrivals import Arrivals, host_of, registered
 from hangwatch.model import Certainty, Culprit, Launched, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding

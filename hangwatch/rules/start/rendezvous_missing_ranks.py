@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hangwatch import words
-from hangwatch.facts.arrivals import LATE, Arrivals, address, host_of, launcher_of
 from hangwatch.facts.case import Case
+from hangwatch.facts.start.arrivals import LATE, Arrivals, address, host_of, launcher_of
 from hangwatch.model import Certainty, Culprit, Status
 from hangwatch.rules.finding import Finding
 

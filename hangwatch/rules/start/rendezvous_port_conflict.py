@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hangwatch import words
-from hangwatch.facts.arrivals import Arrivals, address, ends_the_others
 from hangwatch.facts.case import Case
-from hangwatch.facts.connections import was_refused
+from hangwatch.facts.start.arrivals import Arrivals, address, ends_the_others
+from hangwatch.facts.start.connections import was_refused
 from hangwatch.model import Certainty, Culprit, ProcessFacts, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding

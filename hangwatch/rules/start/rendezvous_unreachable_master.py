@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 from hangwatch import words
-from hangwatch.facts.arrivals import Arrivals, address
 from hangwatch.facts.case import Case
-from hangwatch.facts.connections import is_lost
+from hangwatch.facts.start.arrivals import Arrivals, address
+from hangwatch.facts.start.connections import is_lost
 from hangwatch.model import Certainty, Culprit, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.locks import on_network
+from hangwatch.facts.processes.locks import on_network
 from hangwatch.model import Certainty, Culprit, LockFile, Stage, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding

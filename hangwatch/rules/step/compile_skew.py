@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.own_code import awaited_views, status_of
+from hangwatch.facts.processes.own_code import awaited_views, status_of
 from hangwatch.model import Certainty, Status
 from hangwatch.proof.waits import Blocked
 from hangwatch.ranks.view import RankView

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from hangwatch import words
-from hangwatch.facts.batches import first_uneven
+from hangwatch.facts.calls.mismatches import Mismatch, culprits_at, first_mismatch, place_of, shape, threads_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.mismatches import Mismatch, culprits_at, first_mismatch, place_of, shape, threads_of
+from hangwatch.facts.data.batches import first_uneven
 from hangwatch.model import Certainty, Collective, Divergence, Status, StepName
 from hangwatch.ranks.issuers import MAIN, issuers
 from hangwatch.ranks.ledger import Group

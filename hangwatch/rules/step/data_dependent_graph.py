@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 from hangwatch import words
+from hangwatch.facts.calls.skip_paths import conditions
 from hangwatch.facts.case import Case
-from hangwatch.facts.decisions import Disagreement, disagreement, of_every_step
-from hangwatch.facts.left_out import LeftOut, left_out, witnesses_of
-from hangwatch.facts.parting import Left, counted
-from hangwatch.facts.skip_paths import conditions
-from hangwatch.facts.unreduced import Unreduced, unreduced
+from hangwatch.facts.differences.decisions import Disagreement, disagreement, of_every_step
+from hangwatch.facts.differences.left_out import LeftOut, left_out, witnesses_of
+from hangwatch.facts.differences.parting import Left, counted
+from hangwatch.facts.differences.unreduced import Unreduced, unreduced
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Frame
 from hangwatch.rules.finding import Finding

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangwatch import words
-from hangwatch.facts.batches import (
+from hangwatch.facts.case import Case
+from hangwatch.facts.data.batches import (
     Uneven,
     at_its_loader,
     drawn_words,
@@ -17,12 +18,11 @@ from hangwatch.facts.batches import (
     runs_below_a_package,
     worked_on,
 )
-from hangwatch.facts.case import Case
-from hangwatch.facts.early_ends import ended_early
-from hangwatch.facts.ended_ahead import are_ahead
-from hangwatch.facts.epochs import EndedEpochs, are_over, ended_epochs
-from hangwatch.facts.process_end import EndedFor, ended_before_others, ended_for, how_it_ended, last_place
-from hangwatch.facts.ways_out import ways_out, ways_out_of_outer
+from hangwatch.facts.data.early_ends import ended_early
+from hangwatch.facts.loops.epochs import EndedEpochs, are_over, ended_epochs
+from hangwatch.facts.loops.ways_out import ways_out, ways_out_of_outer
+from hangwatch.facts.processes.ended_ahead import are_ahead
+from hangwatch.facts.processes.process_end import EndedFor, ended_before_others, ended_for, how_it_ended, last_place
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, LoopFacts, Status, StepName
 from hangwatch.ranks.view import RankView

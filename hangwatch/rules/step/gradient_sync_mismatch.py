@@ -6,15 +6,22 @@ from collections import Counter
 from collections.abc import Sequence
 
 from hangwatch import words
-from hangwatch.facts.batches import has_left_inner_loop
-from hangwatch.facts.cadence import cadence, complete_steps, gaps_between, measure, representatives, sides_by_count
-from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.calls.call_sites import sites_of
+from hangwatch.facts.calls.skip_paths import reached_by_all
 from hangwatch.facts.case import Case
-from hangwatch.facts.gradients_apart import gradients_apart
-from hangwatch.facts.parting import ends_a_loop
-from hangwatch.facts.rhythms import keep_own_intervals
-from hangwatch.facts.skip_paths import reached_by_all
-from hangwatch.facts.updates import keep_own_paces, other_pace, updates_apart
+from hangwatch.facts.data.batches import has_left_inner_loop
+from hangwatch.facts.differences.cadence import (
+    cadence,
+    complete_steps,
+    gaps_between,
+    measure,
+    representatives,
+    sides_by_count,
+)
+from hangwatch.facts.differences.gradients_apart import gradients_apart
+from hangwatch.facts.differences.parting import ends_a_loop
+from hangwatch.facts.differences.rhythms import keep_own_intervals
+from hangwatch.facts.differences.updates import keep_own_paces, other_pace, updates_apart
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Divergence, Frame, StepName
 from hangwatch.ranks.sides import by_value, spread

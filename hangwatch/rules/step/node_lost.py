@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.nccl_view import answer
-from hangwatch.facts.process_end import EndedFor, ended_for
+from hangwatch.facts.processes.nccl_view import answer
+from hangwatch.facts.processes.process_end import EndedFor, ended_for
 from hangwatch.model import Certainty, NodeFacts, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding

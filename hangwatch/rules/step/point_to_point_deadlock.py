@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections import Counter
 
 from hangwatch import words
-from hangwatch.facts.answers import unanswered
 from hangwatch.facts.call_site import path
+from hangwatch.facts.calls.inner_loops import loop_of
+from hangwatch.facts.calls.last_calls import brought_down
+from hangwatch.facts.calls.skip_paths import conditional, evidence_of, skip_path, the_only, ways_to
 from hangwatch.facts.case import Case, what
-from hangwatch.facts.ended_ahead import ended_ahead
-from hangwatch.facts.inner_loops import loop_of
-from hangwatch.facts.last_calls import brought_down
-from hangwatch.facts.own_code import status_of
-from hangwatch.facts.peer_totals import Uneven, uneven
-from hangwatch.facts.rounds import LeftHabit, left_habit
-from hangwatch.facts.skip_paths import conditional, evidence_of, skip_path, the_only, ways_to
-from hangwatch.facts.standstill import all_for_their_devices, awaited_for_a_device
-from hangwatch.facts.ways_out import ways_to_leave
+from hangwatch.facts.loops.ways_out import ways_to_leave
+from hangwatch.facts.messages.answers import unanswered
+from hangwatch.facts.messages.peer_totals import Uneven, uneven
+from hangwatch.facts.messages.rounds import LeftHabit, left_habit
+from hangwatch.facts.processes.ended_ahead import ended_ahead
+from hangwatch.facts.processes.own_code import status_of
+from hangwatch.facts.processes.standstill import all_for_their_devices, awaited_for_a_device
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Certainty, Collective, Frame, Status, StepName
 from hangwatch.proof.waits import Blocked

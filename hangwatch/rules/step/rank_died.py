@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.nccl_view import given_up
-from hangwatch.facts.process_end import (
+from hangwatch.facts.processes.nccl_view import given_up
+from hangwatch.facts.processes.process_end import (
     STOPPED_BY_A_PERSON,
     EndedFor,
     all_asked_to_end,

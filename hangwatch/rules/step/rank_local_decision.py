@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.batches import first_uneven, now_at
 from hangwatch.facts.call_site import same
-from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.calls.call_sites import sites_of
+from hangwatch.facts.calls.skip_paths import condition, conditions
 from hangwatch.facts.case import Case, what
-from hangwatch.facts.counters import counts_apart
-from hangwatch.facts.decisions import Disagreement, disagreement, of_every_step
-from hangwatch.facts.left_out import left_out, witnesses_of
-from hangwatch.facts.other_loaders import uneven_still
-from hangwatch.facts.parted import Parted, ended_by_itself, left_behind, parted, strayed
-from hangwatch.facts.parting import Left, counted, made_there_too, parting, two_sides
-from hangwatch.facts.skip_paths import condition, conditions
-from hangwatch.facts.switches import Switched, ending, led, stopped
-from hangwatch.facts.trainer_branches import Branch, trainer_branch
-from hangwatch.facts.turns import fewer_turns
+from hangwatch.facts.data.batches import first_uneven, now_at
+from hangwatch.facts.differences.counters import counts_apart
+from hangwatch.facts.differences.decisions import Disagreement, disagreement, of_every_step
+from hangwatch.facts.differences.left_out import left_out, witnesses_of
+from hangwatch.facts.differences.other_loaders import uneven_still
+from hangwatch.facts.differences.parted import Parted, ended_by_itself, left_behind, parted, strayed
+from hangwatch.facts.differences.parting import Left, counted, made_there_too, parting, two_sides
+from hangwatch.facts.differences.trainer_branches import Branch, trainer_branch
+from hangwatch.facts.loops.switches import Switched, ending, led, stopped
+from hangwatch.facts.loops.turns import fewer_turns
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Frame, Phase
 from hangwatch.ranks.sides import odd_of, spread

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.own_code import awaited_views, saving_thread, status_of
-from hangwatch.facts.pipes import readers_of
+from hangwatch.facts.processes.own_code import awaited_views, saving_thread, status_of
+from hangwatch.facts.processes.pipes import readers_of
 from hangwatch.model import Certainty, OpenFile, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangwatch import words
-from hangwatch.facts.batches import (
+from hangwatch.facts.calls.joined import joined_too_early
+from hangwatch.facts.case import Case
+from hangwatch.facts.data.batches import (
     Uneven,
     at_its_loader,
     drawn_words,
     first_uneven,
     now_at,
 )
-from hangwatch.facts.case import Case
-from hangwatch.facts.epochs import ended_epochs
-from hangwatch.facts.joined import joined_too_early
-from hangwatch.facts.other_loaders import uneven_elsewhere, uneven_still
-from hangwatch.facts.parting import counted, parting
+from hangwatch.facts.differences.other_loaders import uneven_elsewhere, uneven_still
+from hangwatch.facts.differences.parting import counted, parting
+from hangwatch.facts.loops.epochs import ended_epochs
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, LoaderFacts, StepName
 from hangwatch.ranks.joined import JOIN

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from hangwatch import words
+from hangwatch.facts.calls.last_calls import brought_down, by_backend, end_sentences, endings_of, last_call
+from hangwatch.facts.calls.skip_paths import passed_at, ways_past
 from hangwatch.facts.case import Case
-from hangwatch.facts.last_calls import brought_down, by_backend, end_sentences, endings_of, last_call
-from hangwatch.facts.parting import Parting, counted, parting
-from hangwatch.facts.process_end import (
+from hangwatch.facts.differences.parting import Parting, counted, parting
+from hangwatch.facts.processes.process_end import (
     PEER,
     EndedFor,
     all_asked_to_end,
@@ -19,7 +20,6 @@ from hangwatch.facts.process_end import (
     how_it_ended,
 )
 from hangwatch.facts.rank_end import Why, told, was_refused, words_of
-from hangwatch.facts.skip_paths import passed_at, ways_past
 from hangwatch.model import Certainty, ExceptionFacts, Frame, Status, StepName
 from hangwatch.ranks.last_words import Kind, LastWord
 from hangwatch.ranks.view import RankView

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.facts.calls.skip_paths import condition, passed_at
 from hangwatch.facts.case import Case
-from hangwatch.facts.counters import CountsApart, counts_apart
-from hangwatch.facts.parting import counted
-from hangwatch.facts.skip_paths import condition, passed_at
+from hangwatch.facts.differences.counters import CountsApart, counts_apart
+from hangwatch.facts.differences.parting import counted
 from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding
 

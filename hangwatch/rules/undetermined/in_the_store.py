@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.facts.calls.last_calls import brought_down, end_sentences, last_calls
 from hangwatch.facts.case import Case
-from hangwatch.facts.last_calls import brought_down, end_sentences, last_calls
-from hangwatch.facts.own_code import awaited_views, status_of
+from hangwatch.facts.processes.own_code import awaited_views, status_of
+from hangwatch.facts.processes.store_waits import ended_past, gone_past, polls_store, store_ports, waits_for_key
 from hangwatch.facts.rank_end import gave_up_on_key, key_words
-from hangwatch.facts.store_waits import ended_past, gone_past, polls_store, store_ports, waits_for_key
 from hangwatch.model import Certainty, Frame, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from hangwatch.facts.calls.queues import departure_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.queues import departure_of
 from hangwatch.judge import diagnose
 from hangwatch.model import Certainty, Judgement, Snapshot
 from tests.unit.simulator import Action, Call, World

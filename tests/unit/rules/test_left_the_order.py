@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch.facts.call_sites import sites_of
-from hangwatch.facts.queues import assessed, departure_of
+from hangwatch.facts.calls.call_sites import sites_of
+from hangwatch.facts.calls.queues import assessed, departure_of
 from hangwatch.judge import Case, diagnose
 from hangwatch.model import (
     Bypass,

@@ -9,7 +9,7 @@ import pytest
 
 from hangwatch.model import Frame
 from hangwatch.source.loops import loop_around
-from tests.unit.facts.turning import SCRIPT, at, loop
+from tests.unit.facts.loops.turning import SCRIPT, at, loop
 
 
 def test_the_ways_out_of_a_turn_and_out_of_the_loop() -> None:

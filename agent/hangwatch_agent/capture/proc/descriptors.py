@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
 
-from hangwatch.facts.locks import SHARED
+from hangwatch.facts.processes.locks import SHARED
 from hangwatch.model import OpenFile
 from hangwatch_agent.capture.proc import sockets
 from hangwatch_agent.shared.procfs import PROC, read_text

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hangwatch import words
-from hangwatch.facts.arrivals import LATE, Arrivals, registered
 from hangwatch.facts.case import Case
-from hangwatch.facts.connections import was_refused
-from hangwatch.facts.launch import Agent, agents, tasks
-from hangwatch.facts.process_end import end_of
+from hangwatch.facts.processes.process_end import end_of
+from hangwatch.facts.start.arrivals import LATE, Arrivals, registered
+from hangwatch.facts.start.connections import was_refused
+from hangwatch.facts.start.launch import Agent, agents, tasks
 from hangwatch.model import Certainty, Status
 from hangwatch.ranks.processes import computed
 from hangwatch.rules.finding import Finding

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.launch import JOB_NODES, Agent, agents, is_loopback, on_their_way
+from hangwatch.facts.start.launch import JOB_NODES, Agent, agents, is_loopback, on_their_way
 from hangwatch.rules.start.launch_mismatch.contradiction import Contradiction
 
 _MUST_AGREE = ("nnodes", "rdzv-id", "rdzv-backend")

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from hangwatch import words
-from hangwatch.facts.arrivals import Arrivals
 from hangwatch.facts.case import Case
-from hangwatch.facts.connections import is_lost
-from hangwatch.facts.launch import (
+from hangwatch.facts.start.arrivals import Arrivals
+from hangwatch.facts.start.connections import is_lost
+from hangwatch.facts.start.launch import (
     JOB_NODES,
     Scheduler,
     Task,

@@ -8,13 +8,13 @@ from itertools import chain
 
 from hangwatch import words
 from hangwatch.facts.call_site import framework, site
-from hangwatch.facts.call_sites import HABIT, sites_of
-from hangwatch.facts.callers import caller_of
+from hangwatch.facts.calls.call_sites import HABIT, sites_of
+from hangwatch.facts.calls.callers import caller_of
+from hangwatch.facts.calls.last_calls import brought_down, end_sentences
+from hangwatch.facts.calls.mismatches import Shape, culprits_at, differing, mispaired, place_of, shape
+from hangwatch.facts.calls.queues import departure_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.last_calls import brought_down, end_sentences
-from hangwatch.facts.mismatches import Shape, culprits_at, differing, mispaired, place_of, shape
-from hangwatch.facts.peer_sizes import elements, unlike_pair
-from hangwatch.facts.queues import departure_of
+from hangwatch.facts.messages.peer_sizes import elements, unlike_pair
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Status, StepName
 from hangwatch.queues.departure import Departure

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.astray import astray
-from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.parting import counted
+from hangwatch.facts.differences.astray import astray
+from hangwatch.facts.differences.parting import counted
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Frame
 from hangwatch.rules.finding import Finding

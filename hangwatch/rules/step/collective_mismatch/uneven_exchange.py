@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hangwatch import words
-from hangwatch.facts.call_sites import HABIT
+from hangwatch.facts.calls.call_sites import HABIT
+from hangwatch.facts.calls.last_calls import brought_down, end_sentences, endings_of, last_call
 from hangwatch.facts.case import Case
-from hangwatch.facts.last_calls import brought_down, end_sentences, endings_of, last_call
-from hangwatch.facts.peer_sizes import elements
+from hangwatch.facts.messages.peer_sizes import elements
 from hangwatch.facts.rank_end import Why
 from hangwatch.model import Certainty, Collective, Status
 from hangwatch.ranks.ledger import CALLS_TOLD, family

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangwatch import words
-from hangwatch.facts.batches import drawn_words, first_uneven, loop_of_the_others, now_at
+from hangwatch.facts.calls.last_calls import brought_down
+from hangwatch.facts.calls.shifted_calls import Shifted, shifted
 from hangwatch.facts.case import Case
-from hangwatch.facts.caught_errors import last_caught
-from hangwatch.facts.last_calls import brought_down
-from hangwatch.facts.loader_errors import as_raised, loader_error
-from hangwatch.facts.locks import held_lock
-from hangwatch.facts.own_code import tries_again
-from hangwatch.facts.process_end import STOPPED_BY_A_PERSON
+from hangwatch.facts.data.batches import drawn_words, first_uneven, loop_of_the_others, now_at
+from hangwatch.facts.differences.caught_errors import last_caught
+from hangwatch.facts.processes.loader_errors import as_raised, loader_error
+from hangwatch.facts.processes.locks import held_lock
+from hangwatch.facts.processes.own_code import tries_again
+from hangwatch.facts.processes.process_end import STOPPED_BY_A_PERSON
 from hangwatch.facts.rank_end import follows
-from hangwatch.facts.shifted_calls import Shifted, shifted
 from hangwatch.model import Certainty, ExceptionFacts, Frame, Phase, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.turns import drew_alike, fewer_turns, standing
-from hangwatch.facts.ways_out import tries_again_at
+from hangwatch.facts.loops.turns import drew_alike, fewer_turns, standing
+from hangwatch.facts.loops.ways_out import tries_again_at
 from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.facts.calls.skip_paths import conditions, the_only
 from hangwatch.facts.case import Case
-from hangwatch.facts.caught_errors import (
+from hangwatch.facts.differences.caught_errors import (
     Caught,
     caught_before_a_key,
     caught_before_backward,
@@ -12,10 +13,9 @@ from hangwatch.facts.caught_errors import (
     waits_for_a_peer,
     within_backward,
 )
-from hangwatch.facts.decisions import disagreement
-from hangwatch.facts.own_code import status_of
-from hangwatch.facts.skip_paths import conditions, the_only
-from hangwatch.facts.unreduced import unreduced
+from hangwatch.facts.differences.decisions import disagreement
+from hangwatch.facts.differences.unreduced import unreduced
+from hangwatch.facts.processes.own_code import status_of
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Certainty
 from hangwatch.rules.finding import Finding

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.arrivals import kept_waiting, others_awaited, stage_of_wait
 from hangwatch.facts.case import Case, what
-from hangwatch.facts.child import Child
-from hangwatch.facts.locks import (
+from hangwatch.facts.processes.child import Child
+from hangwatch.facts.processes.locks import (
     LockWait,
     belongs,
     circle,
@@ -17,6 +16,7 @@ from hangwatch.facts.locks import (
     on_network,
     owner_works,
 )
+from hangwatch.facts.start.arrivals import kept_waiting, others_awaited, stage_of_wait
 from hangwatch.model import Certainty, Culprit, Frame, LockOwner, ProcessEvidence, Status
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.step.lock_held_by_process.deadlock import deadlock

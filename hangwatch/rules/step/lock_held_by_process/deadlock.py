@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case, what
-from hangwatch.facts.locks import KERNEL_CALLS, LockWait, holder_name, lock_name
+from hangwatch.facts.processes.locks import KERNEL_CALLS, LockWait, holder_name, lock_name
 from hangwatch.model import Certainty, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case, what
-from hangwatch.facts.semaphores import SemaphoreWait, semaphore_wait
+from hangwatch.facts.processes.semaphores import SemaphoreWait, semaphore_wait
 from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 from hangwatch import words
-from hangwatch.facts.batches import first_uneven, has_left_inner_loop, has_left_loop
 from hangwatch.facts.call_site import (
     NOT_KNOWN,
     at_the_end_of_its_block,
@@ -15,13 +14,14 @@ from hangwatch.facts.call_site import (
     same,
     site,
 )
-from hangwatch.facts.call_sites import HABIT, Sites, sites_of
+from hangwatch.facts.calls.call_sites import HABIT, Sites, sites_of
+from hangwatch.facts.calls.last_calls import frames_at_end, library_call
+from hangwatch.facts.calls.skip_paths import of_one_condition
 from hangwatch.facts.case import Case
-from hangwatch.facts.last_calls import frames_at_end, library_call
-from hangwatch.facts.parting import Parting, counted, parting
-from hangwatch.facts.process_end import EndedFor, ended_for
-from hangwatch.facts.repeats import made_by_few, package_line, repeated_by_few, stands_in_it
-from hangwatch.facts.skip_paths import of_one_condition
+from hangwatch.facts.data.batches import first_uneven, has_left_inner_loop, has_left_loop
+from hangwatch.facts.differences.parting import Parting, counted, parting
+from hangwatch.facts.differences.repeats import made_by_few, package_line, repeated_by_few, stands_in_it
+from hangwatch.facts.processes.process_end import EndedFor, ended_for
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Frame, Status, ThreadStack
 from hangwatch.proof.waits import Blocked

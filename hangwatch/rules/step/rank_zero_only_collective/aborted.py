@@ -10,12 +10,9 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from hangwatch import words
-from hangwatch.facts.again import loop_in_its_step
-from hangwatch.facts.batches import had_fewer, has_left_inner_loop
 from hangwatch.facts.call_site import Site, comes_before, framework, same, site
-from hangwatch.facts.call_sites import sites_of
-from hangwatch.facts.case import Case
-from hangwatch.facts.last_calls import (
+from hangwatch.facts.calls.call_sites import sites_of
+from hangwatch.facts.calls.last_calls import (
     Last,
     brought_down,
     by_backend,
@@ -25,9 +22,12 @@ from hangwatch.facts.last_calls import (
     last_calls,
     may_have_come_first,
 )
-from hangwatch.facts.parting import parting
+from hangwatch.facts.calls.skip_paths import reached_by_all
+from hangwatch.facts.case import Case
+from hangwatch.facts.data.batches import had_fewer, has_left_inner_loop
+from hangwatch.facts.differences.again import loop_in_its_step
+from hangwatch.facts.differences.parting import parting
 from hangwatch.facts.rank_end import told
-from hangwatch.facts.skip_paths import reached_by_all
 from hangwatch.model import Certainty, Collective, Frame, Status
 from hangwatch.ranks.last_words import Kind
 from hangwatch.ranks.view import RankView

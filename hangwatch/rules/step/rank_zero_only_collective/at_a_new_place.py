@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 
 from hangwatch import words
-from hangwatch.facts.batches import first_uneven, has_left_inner_loop, has_left_loop
 from hangwatch.facts.call_site import Caller, comes_before, path, site
-from hangwatch.facts.call_sites import sites_of
-from hangwatch.facts.callers import caller_of
+from hangwatch.facts.calls.call_sites import sites_of
+from hangwatch.facts.calls.callers import caller_of
+from hangwatch.facts.calls.last_calls import is_early_at, may_be_ahead
+from hangwatch.facts.calls.mismatches import Mismatch, alike, culprits_at, mispaired, place_of, same_beside
+from hangwatch.facts.calls.skip_paths import of_one_condition
 from hangwatch.facts.case import Case
-from hangwatch.facts.last_calls import is_early_at, may_be_ahead
-from hangwatch.facts.mismatches import Mismatch, alike, culprits_at, mispaired, place_of, same_beside
-from hangwatch.facts.other_loops import skipped_in_other_loop
-from hangwatch.facts.skip_paths import of_one_condition
-from hangwatch.facts.trainer_branches import trainer_branch
+from hangwatch.facts.data.batches import first_uneven, has_left_inner_loop, has_left_loop
+from hangwatch.facts.differences.trainer_branches import trainer_branch
+from hangwatch.facts.loops.other_loops import skipped_in_other_loop
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Frame
 from hangwatch.ranks.sides import spread

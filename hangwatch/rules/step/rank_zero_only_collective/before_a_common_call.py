@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.call_site import in_backward, path
-from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.calls.call_sites import sites_of
+from hangwatch.facts.calls.extra_calls import ExtraCalls, extra_calls, groups, sentences
+from hangwatch.facts.calls.mismatches import culprits_at
+from hangwatch.facts.calls.skip_paths import past_by_an_error
 from hangwatch.facts.case import Case
-from hangwatch.facts.extra_calls import ExtraCalls, extra_calls, groups, sentences
-from hangwatch.facts.mismatches import culprits_at
-from hangwatch.facts.skip_paths import past_by_an_error
+from hangwatch.facts.data.batches import first_uneven
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty
 from hangwatch.ranks.sides import spread

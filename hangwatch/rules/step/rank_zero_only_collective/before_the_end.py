@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from hangwatch import words
 from hangwatch.facts.call_site import BACKWARD, Caller, caller, in_the_engine, recorded_caller
-from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.calls.call_sites import sites_of
+from hangwatch.facts.calls.last_calls import frames_at_end
+from hangwatch.facts.calls.skip_paths import asked_for_the_rank, rank_check
 from hangwatch.facts.case import Case
-from hangwatch.facts.last_calls import frames_at_end
-from hangwatch.facts.skip_paths import asked_for_the_rank, rank_check
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Frame
 from hangwatch.rules.finding import Finding

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.batches import first_uneven
+from hangwatch.facts.calls.last_calls import Last, brought_down, end_sentences, last_calls
 from hangwatch.facts.case import Case
-from hangwatch.facts.last_calls import Last, brought_down, end_sentences, last_calls
-from hangwatch.facts.parting import parting
+from hangwatch.facts.data.batches import first_uneven
+from hangwatch.facts.differences.parting import parting
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Status
 from hangwatch.rules.finding import Finding

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.facts.calls.skip_paths import asked_for_the_rank, rank_check
 from hangwatch.facts.case import Case
-from hangwatch.facts.skip_paths import asked_for_the_rank, rank_check
 from hangwatch.model import Certainty
 from hangwatch.queues.departure import Departure
 from hangwatch.queues.names import apart

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.call_site import Site
-from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.calls.call_sites import sites_of
+from hangwatch.facts.calls.skip_paths import conditional, ways_past
+from hangwatch.facts.calls.standing import by_site
 from hangwatch.facts.case import Case
-from hangwatch.facts.skip_paths import conditional, ways_past
-from hangwatch.facts.standing import by_site
+from hangwatch.facts.data.batches import first_uneven
 from hangwatch.proof.waits import Blocked
 from hangwatch.ranks.sides import spread
 

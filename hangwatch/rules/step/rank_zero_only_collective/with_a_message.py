@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.model import Frame
 from hangwatch.proof.waits import Blocked

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangwatch.facts.call_site import same
-from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.calls.call_sites import sites_of
+from hangwatch.facts.calls.skip_paths import asked_for_the_rank, rank_check
 from hangwatch.facts.case import Case
-from hangwatch.facts.skip_paths import asked_for_the_rank, rank_check
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Collective
 from hangwatch.ranks.sides import spread

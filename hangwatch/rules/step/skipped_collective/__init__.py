@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.facts.calls.queues import assessed, departure_of
+from hangwatch.facts.calls.skip_paths import evidence_of, passed_at, skip_path, the_only
 from hangwatch.facts.case import Case
-from hangwatch.facts.parting import Left, Parting, counted, parting
-from hangwatch.facts.queues import assessed, departure_of
-from hangwatch.facts.skip_paths import evidence_of, passed_at, skip_path, the_only
-from hangwatch.facts.unreduced import left_a_loop, reduced_elsewhere
+from hangwatch.facts.differences.parting import Left, Parting, counted, parting
+from hangwatch.facts.differences.unreduced import left_a_loop, reduced_elsewhere
 from hangwatch.model import Certainty
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from hangwatch import words
 from hangwatch.facts.call_site import path
+from hangwatch.facts.calls.extra_calls import ExtraCalls, extra_calls, groups, sentences
+from hangwatch.facts.calls.mismatches import culprits_at, place_of
+from hangwatch.facts.calls.skip_paths import only_by_an_error, past_by_an_error, skip_path, the_only
 from hangwatch.facts.case import Case
-from hangwatch.facts.extra_calls import ExtraCalls, extra_calls, groups, sentences
-from hangwatch.facts.mismatches import culprits_at, place_of
-from hangwatch.facts.skip_paths import only_by_an_error, past_by_an_error, skip_path, the_only
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Certainty
 from hangwatch.rules.finding import Finding

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hangwatch import words
-from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.calls.call_sites import sites_of
+from hangwatch.facts.calls.skip_paths import conditional, evidence_of, skip_path, the_only, ways_to
 from hangwatch.facts.case import Case, what
-from hangwatch.facts.own_order import gone_by
-from hangwatch.facts.rounds import amid_its_turn, left_habit
-from hangwatch.facts.skip_paths import conditional, evidence_of, skip_path, the_only, ways_to
+from hangwatch.facts.messages.own_order import gone_by
+from hangwatch.facts.messages.rounds import amid_its_turn, left_habit
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Certainty, Collective
 from hangwatch.proof.graph import Need

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.call_site import Site
-from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.calls.call_sites import sites_of
+from hangwatch.facts.calls.last_calls import Last, brought_down, by_backend, end_sentences, endings_of, last_calls
+from hangwatch.facts.calls.skip_paths import evidence_of, skip_path, the_only, ways_past
 from hangwatch.facts.case import Case
-from hangwatch.facts.last_calls import Last, brought_down, by_backend, end_sentences, endings_of, last_calls
-from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_past
 from hangwatch.facts.witness import Kind as WitnessKind
 from hangwatch.facts.witness import Witness
 from hangwatch.model import Certainty, Status

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.facts.calls.skip_paths import condition, evidence_of, skip_path, the_only
 from hangwatch.facts.case import Case
-from hangwatch.facts.counters import CountsApart, counts_apart
-from hangwatch.facts.skip_paths import condition, evidence_of, skip_path, the_only
+from hangwatch.facts.differences.counters import CountsApart, counts_apart
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.batches import had_fewer
-from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.calls.call_sites import sites_of
+from hangwatch.facts.calls.skip_paths import evidence_of, skip_path, the_only, ways_past
 from hangwatch.facts.case import Case
-from hangwatch.facts.left_out import left_out, witnesses_of
-from hangwatch.facts.parts_of_turn import in_part_of_turn, ways_in_turn
-from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_past
+from hangwatch.facts.data.batches import had_fewer
+from hangwatch.facts.differences.left_out import left_out, witnesses_of
+from hangwatch.facts.differences.parts_of_turn import in_part_of_turn, ways_in_turn
 from hangwatch.model import Certainty, Frame
 from hangwatch.ranks.sides import spread
 from hangwatch.rules.finding import Finding

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.batches import had_fewer
+from hangwatch.facts.calls.places_in_step import Early, early_calls
+from hangwatch.facts.calls.skip_paths import evidence_of, skip_path, the_only, ways_to
 from hangwatch.facts.case import Case
-from hangwatch.facts.places_in_step import Early, early_calls
-from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_to
+from hangwatch.facts.data.batches import had_fewer
 from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame

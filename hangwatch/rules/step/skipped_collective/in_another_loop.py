@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.call_site import path
+from hangwatch.facts.calls.runs import name_apart
+from hangwatch.facts.calls.skip_paths import evidence_of, past_lines, skip_path, the_only
 from hangwatch.facts.case import Case
-from hangwatch.facts.other_loops import skipped_in_other_loop
-from hangwatch.facts.runs import name_apart
-from hangwatch.facts.skip_paths import evidence_of, past_lines, skip_path, the_only
+from hangwatch.facts.loops.other_loops import skipped_in_other_loop
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hangwatch import words
 from hangwatch.facts.call_site import Site, site
-from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty

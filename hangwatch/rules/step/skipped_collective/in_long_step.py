@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from hangwatch import words
 from hangwatch.facts.call_site import Site
-from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.calls.call_sites import sites_of
+from hangwatch.facts.calls.skip_paths import evidence_of, skip_path, the_only, ways_past
 from hangwatch.facts.case import Case
-from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_past
 from hangwatch.model import Certainty, StepName
 from hangwatch.ranks.ledger import Step
 from hangwatch.ranks.sides import spread

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.call_site import site
+from hangwatch.facts.calls.last_calls import end_sentences, endings_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.last_calls import end_sentences, endings_of
 from hangwatch.facts.rank_end import Why, gave_up_on
 from hangwatch.model import Certainty, Collective, Status
 from hangwatch.ranks.view import RankView

@@ -6,7 +6,7 @@ import re
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.own_code import (
+from hangwatch.facts.processes.own_code import (
     IN_CODE,
     how_stuck,
     status_of,

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hangwatch import words
-from hangwatch.facts.arrivals import LATE, Arrivals, host_of
+from hangwatch.facts.calls.last_calls import brought_down, end_sentences
 from hangwatch.facts.case import Case
-from hangwatch.facts.last_calls import brought_down, end_sentences
-from hangwatch.facts.new_groups import (
+from hangwatch.facts.rank_end import Why, ending, gave_up_on_start_of
+from hangwatch.facts.start.arrivals import LATE, Arrivals, host_of
+from hangwatch.facts.start.new_groups import (
     is_only_late,
     not_called,
     sentences,
 )
-from hangwatch.facts.rank_end import Why, ending, gave_up_on_start_of
 from hangwatch.model import Certainty, Culprit, Phase, Stage, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from hangwatch.facts.calls.shifted_calls import shifted
 from hangwatch.facts.case import Case
-from hangwatch.facts.shifted_calls import shifted
 from hangwatch.model import Collective, Frame, Phase, RankEvidence
 from tests.unit.job import C10D, SCRIPT, TORCH, blamed, judge, snapshot
 from tests.unit.job import told as said

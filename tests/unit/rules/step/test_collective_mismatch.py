@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.judge import Case, diagnose
 from hangwatch.model import Certainty, Frame, Judgement, ProcessFacts, RankEvidence, Snapshot, Status
 from hangwatch.rules.step.collective_mismatch import collective_mismatch

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.facts.case import Case
-from hangwatch.facts.parting import Left, parting
+from hangwatch.facts.differences.parting import Left, parting
 from hangwatch.judge import diagnose
 from hangwatch.model import Collectives, Frame, Phase, ProcessFacts, RankEvidence, Snapshot
 from hangwatch.rules.step.gradient_sync_mismatch import gradient_sync_mismatch, synchronised_out_of_turn

@@ -8,7 +8,7 @@ import pytest
 
 from hangwatch.judge import diagnose
 from hangwatch.model import Identity, RankEvidence, Reading, Snapshot, Status
-from tests.unit.facts.test_standstill import call, host, job
+from tests.unit.facts.processes.test_standstill import call, host, job
 from tests.unit.rules.step.worlds import STEP, world
 from tests.unit.simulator import Stop
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.facts.case import Case
-from hangwatch.facts.decisions import disagreement
+from hangwatch.facts.differences.decisions import disagreement
 from hangwatch.judge import diagnose
 from hangwatch.model import Bypass, CallSite, Certainty, Collective, Frame, LoopFacts, RankEvidence, Status
 from tests.unit.rules.step.decisions import END, GRADIENTS, SAVE, Program, blamed, changed, job, way

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch.facts.as_it_stood import as_it_stood
+from hangwatch.facts.processes.as_it_stood import as_it_stood
 from hangwatch.judge import Case, diagnose
 from hangwatch.model import (
     Bypass,

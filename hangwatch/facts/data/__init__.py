@@ -1,0 +1,1 @@
+"""The data that ranks drew, loader by loader and epoch by epoch."""

@@ -1,0 +1,37 @@
+"""Ranks in a call that all have made at the ends of their epochs alone, while their data is not exhausted."""
+
+from __future__ import annotations
+
+from hangwatch.facts.call_site import Site
+from hangwatch.facts.calls.call_sites import HABIT, sites_of
+from hangwatch.facts.calls.skip_paths import conditional, ways_past
+from hangwatch.facts.calls.standing import by_site
+from hangwatch.facts.case import Case, once
+from hangwatch.ranks.sides import spread
+
+
+@once
+def ended_early(case: Case) -> tuple[int, ...]:
+    """The fewer ranks, where the others wait in calls of their steps.
+
+    Below a trainer, whose loop is not in the program, no line shows that a rank has left it.
+    """
+    few = ((place, ranks) for place, ranks in by_site(case).items() if 2 * len(ranks) <= len(case.blocked))
+    found = frozenset(
+        rank for place, ranks in few if _ends_epochs(case, place) for rank in ranks if _has_data_left(case, rank)
+    )
+    others = [rank for rank in case.blocked if rank not in found]
+    in_steps = bool(found) and all(sites_of(case).regular(rank) for rank in others)
+    return tuple(sorted(found)) if len(found) <= len(others) and in_steps else ()
+
+
+def _has_data_left(case: Case, rank: int) -> bool:
+    loader = case.ranks[rank].loader
+    return loader is not None and not loader.exhausted and loader.drawn < (loader.length or 0)
+
+
+def _ends_epochs(case: Case, place: Site) -> bool:
+    """No condition leads there, which might hold amid an epoch, and all have called there at the ends of theirs."""
+    if conditional(ways_past(case, place)):
+        return False
+    return all(len(sites_of(case).ends_made_at(rank, place)) >= HABIT for rank in spread(case.ranks))

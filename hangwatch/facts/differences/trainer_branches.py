@@ -1,0 +1,82 @@
+"""Ranks that parted in a package's own code: the same function went on at different lines on them.
+
+A trainer's loop calls its collectives by itself. Where all ranks came the same way into one of its functions and left
+it at different lines, with none of the user's code further in, its state decided: a stop, a limit or an interval that
+was set on some ranks only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hangwatch.facts.calls.mismatches import Mismatch, Ranks, common_call, differing, mispaired
+from hangwatch.facts.case import Case, once
+from hangwatch.facts.data.batches import first_uneven
+from hangwatch.facts.differences.parting import parting
+from hangwatch.facts.witness import Kind, Witness
+from hangwatch.model import Frame
+from hangwatch.stacks.frames import is_of_a_module, origin
+
+ALIKE_BEFORE = 2  # calls before the pair that must be the same on all ranks
+
+
+@dataclass(frozen=True)
+class Branch:
+    """In one function of a package the ranks `odd` went on at `there`, the `others` at `here`; `why` tells which."""
+
+    odd: tuple[int, ...]
+    others: tuple[int, ...]
+    there: Frame
+    here: Frame
+    found: Mismatch
+    why: tuple[Witness, ...]
+
+
+@once
+def trainer_branch(case: Case) -> Branch | None:
+    """Where the paths to the first pair of unlike calls part, if that is in a package; None where it is elsewhere."""
+    found = mispaired(case)
+    if found is None or first_uneven(case) is not None:
+        return None
+    sides = _sides(case, found)
+    if sides is None or not _came_the_same_way(case, found):
+        return None
+    odd, others, why = sides
+    pairs = {parted(found.calls[one].frames, found.calls[other].frames) for one in odd for other in others}
+    pair = pairs.pop() if len(pairs) == 1 else None
+    return Branch(odd, others, *pair, found, why) if pair is not None else None
+
+
+def _sides(case: Case, found: Mismatch) -> tuple[Ranks, Ranks, tuple[Witness, ...]] | None:
+    """The fewer ranks, and the others; of two equal sides the one whose step differs from all of its earlier ones."""
+    sides = sorted((tuple(ranks) for ranks in differing(found.calls).values()), key=len)
+    if len(sides) != 2:
+        return None
+    odd, others = sides
+    if len(odd) < len(others):
+        return odd, others, (Witness(Kind.MAJORITY, f"most ranks went the same way: {case.name(others)}"),)
+    left = parting(case)
+    if left is None or left.who not in sides:
+        return None
+    return left.who, odd if left.who == others else others, left.witnesses
+
+
+def _came_the_same_way(case: Case, found: Mismatch) -> bool:
+    """The calls before that pair were the same on all ranks: none was left out or made too often until then."""
+    before = range(found.seq - ALIKE_BEFORE, found.seq)
+    return all(common_call(case, found.group, seq, found.calls) is not None for seq in before)
+
+
+def parted(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> tuple[Frame, Frame] | None:
+    """The frames, innermost first, of the package's function that two paths left at different lines."""
+    mine, theirs = (tuple(frame for frame in reversed(frames) if not frame.native) for frames in (one, other))
+    depth = next((n for n, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b), None)
+    if depth is None:
+        return None
+    left, right = mine[depth], theirs[depth]
+    if any(is_of_a_module(frame) for frame in mine[:depth]):
+        return None  # a part of the model decides there by its data, and no trainer
+    same = (left.file, left.function) == (right.file, right.function) and origin(left.file) == "package"
+    further = [[origin(frame.file) for frame in path[depth + 1 :]] for path in (mine, theirs)]
+    inside = all("package" in each and "user" not in each for each in further)
+    return (left, right) if same and inside else None

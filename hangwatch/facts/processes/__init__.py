@@ -1,0 +1,1 @@
+"""Processes: where they stand, what they wait for, how they ended."""

@@ -1,0 +1,154 @@
+"""A rank in code of the program, outside of every collective: what it waits for, and whether it works."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.processes.child import Child, idle_children
+from hangwatch.facts.processes.locks import held_lock, holds, lock_name
+from hangwatch.facts.start.arrivals import main_stack
+from hangwatch.model import ExceptionFacts, ProcessEvidence, Status
+from hangwatch.ranks.processes import computes
+from hangwatch.ranks.view import RankView
+from hangwatch.stacks.activity import Activity, Doing, Within
+from hangwatch.stacks.classify import activity
+
+WAITS_FOR_OTHERS = frozenset({Doing.LOCK, Doing.JOIN_CHILD, Doing.PIPE})
+COMPUTING = 5.0  # times its patience that a rank may compute in code of its own before that is called a loop
+IN_CODE = frozenset(
+    {Doing.CODE, Doing.LOCK, Doing.SOCKET, Doing.EVENTS, Doing.SLEEP, Doing.FILE_LOCK, Doing.PIPE, Doing.JOIN_CHILD}
+)
+_NAMELESS = {  # what /proc calls descriptors without a file
+    "pipe:[": "on a pipe",
+    "socket:[": "on a socket",
+    "anon_inode:[eventpoll": "in its event loop",
+}
+
+
+def status_of(case: Case, stuck: list[RankView]) -> Status:
+    """Once patience has run out, only bytes that still move, or a child that computes, count as work for ever.
+
+    A rank that computes in its own code may be slow; only far more patience tells that from a loop without an end.
+    """
+    if not all(case.stalled([view.rank]) for view in stuck):
+        return Status.WAITING
+    slow = any(may_be_slow(view) and case.works(view) for view in stuck)  # to spin in a wait is no work
+    alive = slow or any(view.moves_data or view.evidence.moved or child_works(view) for view in stuck)
+    return Status.WAITING if alive else Status.HUNG
+
+
+def may_be_slow(view: RankView) -> bool:
+    uses_all = view.busy or view.starved  # of a processor, as far as it gets one
+    return uses_all and view.evidence.still_s < COMPUTING * view.evidence.patience_s
+
+
+def child_works(view: RankView) -> bool:
+    return any(computes(child.facts) for child in view.evidence.children)
+
+
+def stuck_children(view: RankView) -> list[tuple[ProcessEvidence, Activity]]:
+    """The child processes that a rank waits for, with where they stand, if none of them works; else none.
+
+    They are those that its program has started (a pool, a subprocess), not the workers of a DataLoader.
+    """
+    if view.now.doing not in WAITS_FOR_OTHERS or child_works(view):
+        return []
+    found = []
+    for child in view.evidence.children:
+        stack = main_stack(child.stacks)
+        now = activity(stack) if stack is not None else None
+        if now is not None and (now.where is not None or now.doing is Doing.QUEUE_FEEDER):
+            found.append((child, now))
+    return found
+
+
+def how_stuck(view: RankView) -> str:
+    """On what a rank is blocked, as far as the system or its frames say."""
+    if lock := held_lock(view):
+        return f"it waits for {lock_name(lock)}, {holds(lock)}"
+    if idle := idle_children(view):
+        return f"it waits for a result of {_named(idle)} for work: a task was lost, as when a process of a pool dies"
+    if children := stuck_children(view):
+        return f"it waits for its {_children_words(children)}"
+    if child := _only_child(view):
+        return f"it waits for its {child.as_child}"
+    process = view.in_kernel
+    if process is not None and process.received_delta_bytes and view.receives:
+        return f"it receives data ({words.size(process.received_delta_bytes)} in the last second)"
+    if process is not None and process.blocked_on is not None:
+        path = process.blocked_on.path
+        return f"it waits {_NAMELESS.get(path.rstrip('0123456789]'), f'on {path}')}"
+    if view.busy:
+        return f"it runs, and none of its counters moves ({view.cpu:.1f} s of processor time in the last second)"
+    if process is not None and view.moves_data:
+        return f"it moves data ({words.size(process.io_delta_bytes or 0)} in the last second)"
+    kind = {
+        Doing.LOCK: "it waits for a lock or a queue",
+        Doing.SOCKET: "it waits for a network peer",
+        Doing.EVENTS: "it waits for events, none of which wakes a task",
+        Doing.SLEEP: "it sleeps",
+        Doing.FILE_LOCK: "it waits for a file lock",
+        Doing.PIPE: "it writes to a file or a pipe",
+        Doing.JOIN_CHILD: "it waits for a child process",
+    }.get(view.now.doing)
+    if kind is not None or view.sleeps:
+        return kind or "it sleeps"
+    if view.sleeps_privately:
+        return "it waits for a lock of its own process"
+    if view.starved and view.cpu is not None:
+        return "it is ready to run and gets little processor time"
+    return "it waits and uses no processor time" if view.idle else "it does not come back"
+
+
+def _named(idle: tuple[Child, ...]) -> str:
+    """`its child process, which waits`, `its 2 child processes, all of which wait`."""
+    return "its child process, which waits" if len(idle) == 1 else f"its {len(idle)} child processes, all of which wait"
+
+
+def _only_child(view: RankView) -> Child | None:
+    """The one child process that its stack waits for and that does not work, whatever program it runs."""
+    children = [Child(each) for each in view.evidence.children]
+    waits = view.now.doing is Doing.JOIN_CHILD and not child_works(view)
+    return children[0] if waits and len(children) == 1 else None
+
+
+def _children_words(children: list[tuple[ProcessEvidence, Activity]]) -> str:
+    """`child process, which waits for a lock or a queue in encode (prepare.py:40)`."""
+    now, one = children[0][1], len(children) == 1
+    does = {
+        Doing.LOCK: "wait{s} for a lock or a queue",
+        Doing.SOCKET: "wait{s} for a network peer",
+        Doing.EVENTS: "wait{s} for events",
+        Doing.SLEEP: "sleep{s}",
+        Doing.FILE_LOCK: "wait{s} for a file lock",
+        Doing.PIPE: "wait{s} on a pipe",
+        Doing.QUEUE_FEEDER: "wait{s} at the exit until its queue is read",
+    }.get(now.doing, "stand{s}")
+    where = f" in {now.where.function}{words.at(now.where)}" if now.where is not None else ""
+    named = "child process" if one else f"{len(children)} child processes"
+    return f"{named}, {'which' if one else 'of which the first'} {does.format(s='s')}{where}"
+
+
+def tries_again(view: RankView, error: ExceptionFacts) -> bool:
+    """It pauses, in a loop, in the function that raised the error: it tries again and again, and may yet go on."""
+    where = view.now.where
+    here = {(frame.file, frame.function) for frame in error.frames}
+    pauses = view.sleeps or view.now.doing is Doing.FILE_LOCK
+    return pauses and bool(view.now.in_loop) and where is not None and (where.file, where.function) in here
+
+
+def awaited_views(case: Case) -> list[RankView]:
+    return case.views(sorted(case.awaited()))
+
+
+def saving_thread(view: RankView) -> Activity | None:
+    """The thread of a rank that reads or writes a checkpoint: the training one, or that for which the main one waits.
+
+    In a collective of the checkpoint's it waits for others itself.
+    """
+    threads = (view.now, *(view.threads if view.main_waits_for_a_thread else ()))
+    return next((each for each in threads if each.doing is Doing.CHECKPOINT or _writes(each)), None)
+
+
+def _writes(thread: Activity) -> bool:
+    return Within.CHECKPOINT in thread.within and not thread.in_collective
