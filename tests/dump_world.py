@@ -28,7 +28,7 @@ class Call:
     """A collective, a send or receive (`peer`, a global rank), or several coalesced ones (`parts`)."""
 
     name: str
-    line: int
+    line: int  # 0 where no line of the program makes it, as in backward
     size: int = 1024
     group: str = WORLD
     dtype: str = "BFloat16"
@@ -263,7 +263,9 @@ class JobDumps:
         state = QUEUED if state == STARTED and not self.timed else state
         p2p, created = one.call.to_peers, START + one.place * 20_000_000 + rank * 37_000
         sizes = [[part.size]] if part.size else []
-        frames = [(TORCH, 2810, part.name), (FILE, one.call.line, "train_step"), (FILE, one.call.via, "<module>")]
+        frames = [(TORCH, 2810, part.name)]
+        if one.call.line:
+            frames += [(FILE, one.call.line, "train_step"), (FILE, one.call.via, "<module>")]
         found: dict[str, Any] = {
             "record_id": record,
             "pg_id": int(self.names[part.group]),

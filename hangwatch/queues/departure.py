@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hangwatch.stacks.frames import user_frame
+
 from .counts import Odd
+from .matching import kind_of
 from .model import Call, Communicator
 from .readings import Kind
 
@@ -40,6 +43,7 @@ class Departure:
     few: bool = False  # most did otherwise, where nothing tells which side left a call out or added one
     by_most: bool = False  # of most ranks, by the habit of all of them
     again: bool = False  # the added calls are those that these ranks made just before: one more turn of a loop
+    turn_less: bool = False  # the calls left out are those that all made just before: one turn of a loop fewer
     twice: bool = False  # a call made once more, right behind the first time, explains what was left out as well
     instead: int = 0  # so many calls of a turn made once more explain it too, or left out where some were added
     scattered: bool = False  # the calls are one call, left out or added between others on which the orders agree
@@ -55,6 +59,16 @@ class Departure:
     def at_one_line(self) -> bool:
         """Both calls come from one line: the call itself is another one, and not the path that led to it."""
         return self.own.where == self.usual.where
+
+    @property
+    def synchronises(self) -> bool:
+        """Whether ranks went on from a loop to the gradients' calls, after another number of its turns than others.
+
+        Backward makes those from no line of the program.
+        """
+        call = self.own if self.turn_less else self.usual
+        reduces = kind_of(call) in ("reduce_scatter", "all_reduce")
+        return (self.turn_less or self.again) and self.sited and reduces and user_frame(call.frames) is None
 
     @property
     def sited_habit(self) -> int:

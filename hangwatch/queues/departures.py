@@ -110,6 +110,9 @@ def _first_of_all(departure: Departure) -> tuple[Alternative, ...]:
     if departure.by_most:
         said = f"most ranks did alike: {ranks(departure.against)} may have made a call too many"
         return (Alternative("rank-local-decision", Certainty.UNDETERMINED, said),)
+    if departure.synchronises and departure.turn_less:
+        said = f"{ranks(departure.ranks)} may have left these calls out within a turn"
+        return (Alternative("skipped-collective", Certainty.UNDETERMINED, said),)
     if departure.stayed:
         said = f"{ranks(departure.ranks)} may have left that call out, and have begun what comes behind it"
         return (Alternative("skipped-collective", Certainty.UNDETERMINED, said),)
@@ -145,6 +148,7 @@ def _is_sure(departure: Departure) -> bool:
     if (
         departure.ended
         or departure.stayed
+        or departure.synchronises
         or departure.twice
         or departure.instead
         or departure.counted is not None
@@ -274,6 +278,8 @@ def _said(departure: Departure) -> tuple[str, str]:
             f" {shape(departure.usual)}{usual}, as after their earlier rounds: a round more than they made."
         )
         return went, "uneven-steps"
+    if departure.synchronises:
+        return _said_of_cadence(departure), "gradient-sync-mismatch"
     if departure.kind is Kind.SKIPPED:
         return _said_of_skipped(departure)
     if departure.kind is Kind.EXTRA and departure.again:
@@ -303,6 +309,16 @@ def _said(departure: Departure) -> tuple[str, str]:
     if departure.lone:
         return f"{said} No other call of theirs has come from there.", alone_cause(departure.ranks)
     return said, "collective-mismatch"
+
+
+def _said_of_cadence(departure: Departure) -> str:
+    """Ranks that came to the calls of the gradients after another number of turns of the loop before them."""
+    who, place = ranks(departure.ranks, capital=True), f"number {departure.number} of {departure.group.title}"
+    own, usual = shape(departure.own), shape(departure.usual)
+    turn = f"a turn of {words.plural(departure.count, 'call')}"
+    if departure.turn_less:
+        return f"{who} went on to the gradients' {own} {turn} earlier than the others, which call {usual} as {place}."
+    return f"{who} made {turn} more, from {own} on, where the others went on to the gradients' {usual} as {place}."
 
 
 def _said_of_skipped(departure: Departure) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from .bundles import is_bundled, is_turn
 from .counts import Counted, Odd
 from .departure import Departure
 from .in_step import more_than_ever
-from .loops import RARE, as_ever, ended, ends, in_its_turn, left_as_before, longest
+from .loops import RARE, as_ever, ended, ends, in_its_turn, left_as_before, longest, turn_again
 from .matching import kind_of, shape
 from .model import Call, Communicator, Lane, Queues
 from .names import of_one_path, path_of
@@ -295,6 +295,7 @@ class Histories:
             run=reading.run,
             twice=reading.again,
             again=is_turn(reading, row, place, lane.numbers[at : at + reading.count]),
+            turn_less=reading.kind is Kind.SKIPPED and turn_again(usual, place, reading.count),
             early=not place and lane.lost and theirs.lost,
             went_on=reading.kind is not Kind.SKIPPED or usual[place] in row[place:],
             scattered=reading.scattered,

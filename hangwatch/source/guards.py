@@ -20,6 +20,7 @@ _RANK = re.compile(
     r"|args\.should_(save|log)$",  # transformers: true on one process; of the control of a training, on all alike
     re.IGNORECASE,
 )
+_SIZE = re.compile(r"world_?size|n(um)?_?(procs|ranks|gpus?)$", re.IGNORECASE)
 _TURNS_BACK = (ast.Return, ast.Continue, ast.Raise)
 
 
@@ -43,7 +44,7 @@ def guard_around(frames: Sequence[tuple[Frame, ast.Module]]) -> Guard:
             loop = innermost_loop(scope, frame.line)
             inside: ast.AST = loop if loop is not None else scope
             looped = loop is not None
-            conditional = conditional or any(not is_main(test) for test in _tests(inside, frame.line))
+            conditional = conditional or any(not alike_on_all(test) for test in _tests(inside, frame.line))
     return "other" if conditional else "none" if frames else ""
 
 
@@ -102,7 +103,11 @@ def asks_rank(test: ast.AST, tree: ast.Module) -> bool:
 
 
 def _asks_rank(test: ast.AST, known: frozenset[str]) -> bool:
-    return any(_RANK.search(name) or name in known for name in _names(test))
+    if isinstance(test, ast.BoolOp):
+        return any(_asks_rank(value, known) for value in test.values)
+    if isinstance(test, ast.UnaryOp):
+        return _asks_rank(test.operand, known)
+    return not alike_on_all(test) and any(_RANK.search(name) or name in known for name in _names(test))
 
 
 def _names(node: ast.AST) -> Iterator[str]:
@@ -202,6 +207,34 @@ def _decorated(scope: ast.AST) -> bool:
     return any(_RANK.search(name) for decorator in scope.decorator_list for name in _names(decorator))
 
 
-def is_main(test: ast.AST) -> bool:
-    """It asks whether the module is the program, as the last lines of a script do: no way past what they run."""
-    return "__name__" in set(_names(test))
+def alike_on_all(test: ast.AST) -> bool:
+    """It has one answer on all ranks: whether the module is the program, or whether the job is distributed at all.
+
+    `__name__ == "__main__"` in the last lines of a script; `rank != -1`, `world_size > 1`, `dist.is_initialized()`.
+    """
+    if isinstance(test, ast.BoolOp):
+        return all(alike_on_all(value) for value in test.values)
+    if isinstance(test, ast.UnaryOp):
+        return isinstance(test.op, ast.Not) and alike_on_all(test.operand)
+    names = set(_names(test))
+    if "__name__" in names or names & {"is_initialized", "is_available"}:
+        return True
+    if not isinstance(test, ast.Compare) or len(test.ops) > 1:
+        return False
+    operator, value = test.ops[0], _constant(test.comparators[0])
+    if any(_SIZE.search(name) for name in names):
+        return value == 1
+    of_rank = any(_RANK.search(name) for name in names)
+    return of_rank and (
+        value is None
+        or (value == -1 and isinstance(operator, ast.Eq | ast.NotEq | ast.Gt | ast.LtE))
+        or (value == 0 and isinstance(operator, ast.GtE | ast.Lt))
+    )
+
+
+def _constant(node: ast.expr) -> object:
+    """What is written there, and an object of its own where that is no constant."""
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return node

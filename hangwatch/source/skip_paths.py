@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from hangwatch.model import Bypass, Frame
 from hangwatch.source.decisions import asks, counts
-from hangwatch.source.guards import asked_first, has_call, is_main
+from hangwatch.source.guards import alike_on_all, asked_first, has_call
 from hangwatch.source.loops import (
     SCOPES,
     always_ends,
@@ -115,7 +115,7 @@ def _ways(block: Sequence[ast.stmt], line: int, exits: type[ast.stmt]) -> Iterat
 def _through(statement: ast.stmt, line: int, exits: type[ast.stmt]) -> Iterator[_Way]:
     """The statement holds the line: it may be a condition, or swallow an error before the line is reached."""
     yield from _short_circuits(statement, line)
-    if isinstance(statement, ast.If) and statement.test.lineno != line and not is_main(statement.test):
+    if isinstance(statement, ast.If) and statement.test.lineno != line and not alike_on_all(statement.test):
         yield _Way(statement.lineno, f"if {ast.unparse(statement.test)}", statement.test)
     if isinstance(statement, ast.With) and suppresses(statement):
         yield _Way(statement.lineno, f"with {', '.join(ast.unparse(item) for item in statement.items)}")

@@ -209,3 +209,31 @@ def test_a_fetch_for_the_next_round_that_the_last_one_lacks_is_no_proof_of_a_ski
 )
 def test_an_end_after_as_many_rounds_as_ever(before: list[int], told: bool) -> None:
     assert as_ever(before, 9, 1) is told
+
+
+# Sharded weights are gathered for each micro-batch, forward and backward; the gradients are reduced behind the last.
+GATHER: list[Step] = [
+    *[Call("_all_gather_base", 40, size, out=4 * size) for size in (64, 65, 66)],
+    *[Call("_all_gather_base", 0, size, out=4 * size) for size in (66, 65, 64)],
+]
+REDUCE: list[Step] = [Call("_reduce_scatter_base", 0, 4 * size, out=size) for size in (66, 65, 64)]
+
+
+def accumulated(*turns: int) -> list[Step]:
+    steps: list[Step] = []
+    for each in turns:
+        steps += [*GATHER * each, *REDUCE, Call("all_reduce", 41, 1), Sync()]
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("usual", "own", "said"), [((2, 2, 4), (2, 2, 3), "6 calls earlier"), ((4, 4, 4), (4, 4, 5), "6 calls more")]
+)
+def test_gradients_that_are_reduced_after_another_number_of_turns_have_another_cadence(
+    usual: tuple[int, ...], own: tuple[int, ...], said: str, tmp_path: Path
+) -> None:
+    """One rank accumulates over fewer or more micro-batches than the others do."""
+    job = JobDumps(every(4, accumulated(*usual), {1: accumulated(*own)}), timed=False)
+    found = verdict(job, tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("gradient-sync-mismatch", [1], "likely")
+    assert said in found.summary

@@ -145,3 +145,32 @@ def test_a_condition_that_leads_to_a_function_both_ways_keeps_no_rank_from_it(
     tree = ast.parse(text)
     frames = [(Frame("/home/ann/train.py", 8, "metrics"), tree), (Frame("/home/ann/train.py", 3, "<module>"), tree)]
     assert guard_around(frames) == expected
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "RANK != -1",
+        "local_rank >= 0",
+        "args.local_rank > -1",
+        "rank is not None",
+        "world_size > 1",
+        "dist.is_initialized()",
+        "dist.is_available() and dist.is_initialized()",
+        "not dist.is_initialized() or RANK == -1",
+    ],
+)
+def test_whether_a_job_is_distributed_has_one_answer_on_all_ranks(test: str) -> None:
+    tree = ast.parse(f"def main():\n    if {test}:\n        barrier()")
+    assert guard_around([(Frame("/home/ann/train.py", 3, "main"), tree)]) == "none"
+
+
+@pytest.mark.parametrize("test", ["RANK in (-1, 0)", "rank > 0", "RANK != -1 and RANK == 0", "rank != world_size - 1"])
+def test_a_condition_on_the_rank_is_one_beside_that(test: str) -> None:
+    tree = ast.parse(f"def main():\n    if {test}:\n        barrier()")
+    assert guard_around([(Frame("/home/ann/train.py", 3, "main"), tree)]) == "rank"
+
+
+def test_another_condition_beside_that_is_one() -> None:
+    tree = ast.parse("def main():\n    if dist.is_initialized() and ready:\n        barrier()")
+    assert guard_around([(Frame("/home/ann/train.py", 3, "main"), tree)]) == "other"
