@@ -40,10 +40,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 def pytest_sessionfinish() -> None:
     """Kills what a test has left behind: it would keep the output open, and whoever reads that to its end would wait.
 
-    In the processes that run tests. The one that hands them out has nothing but these to its children.
+    In the processes that run tests. The one that hands them out has nothing but these to its children. The tracker of
+    multiprocessing ends with its parent.
     """
     if "PYTEST_XDIST_WORKER" in os.environ:
         for process in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                print(f"left behind: {process.pid} {process.cmdline()}", file=sys.stderr)
-                process.kill()
+                command = " ".join(process.cmdline())
+                if "multiprocessing.resource_tracker" not in command:
+                    print(f"left behind: {process.pid} {command}", file=sys.stderr)
+                    process.kill()

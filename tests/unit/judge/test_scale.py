@@ -32,7 +32,7 @@ def test_what_a_judgement_costs_grows_about_linearly_with_the_ranks(
 ) -> None:
     # GIVEN the same hang on 256 and on 1,024 ranks
     small = min(_seconds(hang, 256, cause) for _ in range(3))
-    limit = min(5.0, 12 * max(small, 0.005))  # seconds; on a machine with much else to do 1,024 ranks take 1 to 2
+    limit = 12 * max(small, 0.005)  # seconds
 
     # THEN four times the ranks take not much more than four times as long; the benchmark holds the promised figures
     large: list[float] = []
