@@ -120,6 +120,17 @@ def from_one_line(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> bool:
     return apart > 0 and _function(pairs[apart][0]) != _function(pairs[apart][1])
 
 
+def chosen_at_one_line(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> bool:
+    """A line of the user's called another function of the user's in each: `MERGE[kind](tensors)`.
+
+    A framework calls all of them from one line, one behind the other.
+    """
+    pairs = list(zip(reversed(one), reversed(other), strict=False))
+    apart = next((number for number, pair in enumerate(pairs) if pair[0] != pair[1]), 0)
+    around = (pairs[apart - 1][0], *pairs[apart]) if apart else ()
+    return from_one_line(one, other) and all(origin(frame.file) == "user" for frame in around)
+
+
 def at_the_end_of_its_block(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> bool:
     """`one` waits in the `__exit__` of a with block, inside of which `other` still is: it has gone past that place.
 

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hangwatch.facts.case import Case, once
-from hangwatch.facts.data.batches import has_left_loop, loop_of_the_others
+from hangwatch.facts.data.batches import has_left_inner_loop, has_left_loop, loop_of_the_others
 from hangwatch.facts.loops.turns import fewer_turns
 from hangwatch.model import Frame, LoopFacts
-from hangwatch.ranks.sides import by_value
+from hangwatch.ranks.sides import by_value, spread
+from hangwatch.ranks.view import RankView
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class EndedEpochs:
     loop: LoopFacts | None
     closed: Frame | None
     first: Mapping[int, int]
+    goes_on: bool = False  # those that are past it stand in a loop around it
 
     @property
     def at_one_end(self) -> bool:
@@ -51,15 +53,26 @@ def ended_epochs(case: Case) -> EndedEpochs | None:
     if not epochs or not case.in_trouble:
         return None
     last = max(epochs.values())
-    left = tuple(rank for rank, epoch in epochs.items() if epoch < last and has_left_loop(case, case.ranks[rank]))
     others = tuple(rank for rank, epoch in epochs.items() if epoch == last)
+    left = tuple(rank for rank, epoch in epochs.items() if epoch < last and _has_left(case, case.ranks[rank], others))
     if not left or any(has_left_loop(case, case.ranks[rank]) for rank in others):
         return None
     if not case.blocked and not are_over(case, left) and not _are_past(case, left):
         return None  # the others have failed, and it may be on its way to the next epoch
     loop = loop_of_the_others(case, left)
     first = _first(case, (*left, *others))
-    return EndedEpochs(left, others, epochs[left[0]], last, loop, _closed(case, others, loop), first)
+    goes_on = not all(has_left_loop(case, case.ranks[rank]) for rank in left)
+    return EndedEpochs(left, others, epochs[left[0]], last, loop, _closed(case, others, loop), first, goes_on)
+
+
+def _has_left(case: Case, view: RankView, others: tuple[int, ...]) -> bool:
+    """It stands outside of every loop, or in one around that over the epochs, such as a search's over its trials."""
+    if has_left_loop(case, view):
+        return True
+    inside = {case.ranks[rank].now.loop for rank in spread(others)}
+    return has_left_inner_loop(case, view) and all(
+        loop is not None and view.now.loop is not None and view.now.loop.where in loop.outer[1:] for loop in inside
+    )
 
 
 def _first(case: Case, ranks: tuple[int, ...]) -> dict[int, int]:

@@ -165,9 +165,13 @@ class Feeding:
 
     @property
     def dead(self) -> list[Worker]:
-        """Workers that are gone although the loop still counts on them."""
+        """Workers that are gone although the loop still counts on them.
+
+        One that ended with exit code 0 is at the end of its share of an IterableDataset. Where the loop counts on it,
+        torch raises an error within 5 s, which is on record.
+        """
         over = self.loader is not None and (self.loader.exhausted or self.loader.left)
-        return [] if over else [worker for worker in self.workers if worker.dead]
+        return [] if over else [worker for worker in self.workers if worker.dead and worker.facts.exit_code != 0]
 
     @property
     def frozen(self) -> list[Worker]:

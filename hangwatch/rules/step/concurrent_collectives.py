@@ -64,14 +64,22 @@ def threads_in_one_group(case: Case, view: RankView) -> list[Activity]:
 
 
 def _group_of(case: Case, view: RankView, thread: Activity, inside: list[Activity]) -> str:
-    """The group of the call in which a thread stands, "" if not known. A crash trace has no names of threads."""
+    """The group of the call in which a thread stands, "" if not known. A crash trace has no names of threads.
+
+    In backward no call is recorded by the thread: it is in one that no other thread has recorded. With a communication
+    hook it has none, and waits for what another thread exchanges.
+    """
     groups = {call.thread_name: call.group for call in case.ledger.open_calls(view.rank) if call.thread_name}
     name = thread.thread or (MAIN if thread.main else "")
     if name in groups:
         return groups[name]
     seen = {MAIN, *(each.thread for each in inside)}
     others = {group for caller, group in groups.items() if caller not in seen} if not name else set()
-    found = others or {group.name for group, _, _ in case.ledger.outstanding(view.rank)}
+    found = others or {
+        group.name
+        for group, first, last in case.ledger.outstanding(view.rank)
+        if thread.op != "gradients" or last - first + 1 > list(groups.values()).count(group.name)
+    }
     return found.pop() if len(found) == 1 else ""
 
 

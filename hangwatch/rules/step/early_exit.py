@@ -135,10 +135,11 @@ def stopped_after_epoch(case: Case) -> Finding | None:
         return None
     first = case.ranks[found.left[0]]
     others = case.name(found.others)
+    did = "left the loop over the epochs" if found.goes_on else "stopped training"
     return Finding(
         "early-exit",
         case.weigh(witnesses := _ended_its_epochs(case, found)),
-        f"{case.name(found.left, capital=True)} stopped training after epoch"
+        f"{case.name(found.left, capital=True)} {did} after epoch"
         f" {found.epoch}{now_at(case, found.left, first.where)}; {others} went on to epoch {found.last}.",
         culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(found.left)),
         step=StepName(found.epoch + 1, 0, None if first.step.step is None else first.step.step + 1),

@@ -32,7 +32,7 @@ def point_to_point_deadlock(case: Case) -> Finding | None:
     found = left_habit(case)
     if found is not None:
         return _of_habit(case, found)
-    return _without_answer(case) or _from_any_rank(case) or _in_a_circle(case)
+    return _without_answer(case) or _from_any_rank(case) or _in_a_circle(case) or _with_a_root(case)
 
 
 def lacks_a_counterpart(case: Case) -> Finding | None:
@@ -147,6 +147,45 @@ def _in_a_circle(case: Case) -> Finding | None:
     if not any(entry.to_a_peer for entry in entries):
         return None
     return circular(case, "point-to-point-deadlock", entries)
+
+
+def _with_a_root(case: Case) -> Finding | None:
+    """A rank waits in a message to one that went on to a collective, in which that is the root and waits for it.
+
+    A root may go on by itself, so that no circle is proven: it is one where no rank of the job moves.
+    """
+    pairs = ((entry, _peer_of(case, entry)) for entry in case.blocked.values() if case.all_wait)
+    entry, root = next(
+        ((one, other) for one, other in pairs if other is not None and _awaits(other, one)), (None, None)
+    )
+    if entry is None or root is None:
+        return None
+    lacking = "receive" if "send" in entry.op else "send"
+    return Finding(
+        "point-to-point-deadlock",
+        Certainty.LIKELY,
+        f"Rank {root.rank} went on to {what(root)}{words.at(root.where)} without the {lacking} for which rank"
+        f" {entry.rank} waits in {what(entry)}{words.at(entry.where)}; it waits there for rank {entry.rank}.",
+        fix=COUNT_ALIKE,
+        culprits=case.culprits([root.rank]),
+        victims=tuple(rank for rank in case.blocked if rank != root.rank),
+        step=case.ranks[root.rank].step,
+        evidence=(f"rank {entry.rank} has not come to {what(root)}",),
+        awaited=(root.rank,),
+    )
+
+
+def _peer_of(case: Case, entry: Blocked) -> Blocked | None:
+    """The rank that a send or receive needs, if that waits too."""
+    call = entry.call if entry.to_a_peer else None
+    return case.blocked.get(call.peer) if call is not None and call.peer is not None else None
+
+
+def _awaits(root: Blocked, entry: Blocked) -> bool:
+    """`root` waits in a collective of both, to which the other has not come, and nothing says that it must."""
+    if root.to_a_peer or root.need is not None or root.group is None or root.seq is None:
+        return False
+    return (root.group.issued(entry.rank) or 0) < root.seq and entry.rank in root.group.member_set
 
 
 def _from_any_rank(case: Case) -> Finding | None:

@@ -8,6 +8,7 @@ from hangwatch import words
 from hangwatch.facts.call_site import (
     NOT_KNOWN,
     at_the_end_of_its_block,
+    chosen_at_one_line,
     in_backward,
     path,
     recorded_caller,
@@ -119,7 +120,7 @@ def _alone_among(case: Case, ranks: list[int], asked: list[int]) -> RankView | N
         return None
     if any(
         _same_point(case, lone.rank, other.rank)
-        or (lone.now.guard != "rank" and of_one_condition(case, sites.now(lone.rank), sites.now(other.rank)))
+        or (lone.now.guard != "rank" and _is_another_branch(case, lone, other))
         or (_new_group_in_circle(case, other.rank, lone.rank) and not _only_it_comes_there(lone, other))
         or _known_call_in_circle(case, other.rank, lone.rank)
         for other in others
@@ -129,11 +130,24 @@ def _alone_among(case: Case, ranks: list[int], asked: list[int]) -> RankView | N
         return None
     if all(_is_past(case, lone.rank, other.rank) for other in others):
         return None  # they wait in a call that it is through: something else keeps them there
+    if all(lone.now.main and not other.now.main for other in others):
+        return None  # their main threads may come to its call, once what they wait for in the background has ended
     if not case.all_wait:
         return None  # a rank is still on its way in its own code
     usual = [other for other in others if sites.regular(other.rank) or has_left_loop(case, other)]
     known = 2 * len(usual) > len(others) or lone.guarded
     return lone if known or _stand_together(sites, lone, others) else None
+
+
+def _is_another_branch(case: Case, lone: RankView, other: RankView) -> bool:
+    """A condition, or a line that calls what a value names, led each of them to its own call.
+
+    Such a line may as well call several functions in turn: where one of them is called in each step, it does.
+    """
+    sites = sites_of(case)
+    mine, theirs = lone.evidence.main_stack, other.evidence.main_stack
+    by_name = sites.regular(other.rank) is False and chosen_at_one_line(mine, theirs)
+    return by_name or of_one_condition(case, sites.now(lone.rank), sites.now(other.rank))
 
 
 def _stands_in_its_call(entry: Blocked) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from hangwatch import words
-from hangwatch.facts.call_site import Caller, comes_before, path, site
+from hangwatch.facts.call_site import Caller, chosen_at_one_line, comes_before, path, site
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.callers import caller_of
 from hangwatch.facts.calls.last_calls import is_early_at, may_be_ahead
@@ -44,11 +44,15 @@ def _may_be_first(case: Case, found: Mismatch, view: RankView) -> bool:
 
 
 def _is_a_branch(case: Case, found: Mismatch, view: RankView) -> bool:
-    """A condition that asks for no rank led it to its call, and the others to theirs, which it stands in place of."""
+    """A condition that asks for no rank, or a line that calls what a value names, led each to its own call."""
     if view.now.guard == "rank":
         return False
-    own, places = site(found.calls[view.rank]), {site(call) for call in found.calls.values()}
-    return any(of_one_condition(case, own, place) for place in places if place != own)
+    own, sites = found.calls[view.rank], sites_of(case)
+    others = {rank: call for rank, call in found.calls.items() if site(call) != site(own)}
+    new = [call for rank, call in others.items() if sites.regular(rank) is False]
+    return any(of_one_condition(case, site(own), site(call)) for call in others.values()) or any(
+        chosen_at_one_line(own.frames, call.frames) for call in new
+    )
 
 
 def _came_early(case: Case, found: Mismatch, view: RankView) -> bool:

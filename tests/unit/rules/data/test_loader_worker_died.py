@@ -67,6 +67,12 @@ def test_a_worker_that_died_unnoticed() -> None:
     assert "killed by SIGKILL" in judgement.verdict.summary
 
 
+def test_a_worker_that_ended_as_it_should_has_no_more_data_of_its_share() -> None:
+    """One that the loop still counts on leads to an error of torch's own within 5 s."""
+    judgement = judge(fed(0, worker(0, (), state="Z", exit_code=0), worker(1, IDLE)), WAITING)
+    assert judgement.verdict.cause != "loader-worker-died"
+
+
 def test_workers_of_an_epoch_that_is_over_may_go() -> None:
     over = fed(0, worker(0, (), state="X"), loader={"exhausted": True})
     assert judge(over, WAITING).verdict.cause != "loader-worker-died"

@@ -171,3 +171,50 @@ def test_calls_of_the_engine_are_usual_where_it_made_some_before() -> None:
 def by_the_engine(evidence: RankEvidence) -> RankEvidence:
     entries = tuple(replace(each, frames=(), thread_name="pt_autograd_0") for each in evidence.collectives.recent)
     return replace(evidence, collectives=replace(evidence.collectives, recent=entries))
+
+
+def test_a_line_that_calls_what_a_value_names_makes_one_call_another_one() -> None:
+    """`MERGE[kind](tensors)` over a set, whose order differs from process to process: no call of a rank alone."""
+
+    def merged(op: str, line: int, function: str) -> Program:
+        return [*STEP * 3, Call(op, line=line, function=function, size=line)]
+
+    odd, usual = merged("all_gather", 61, "intersect"), merged("broadcast", 55, "take_counters")
+    snapshot = world(odd, usual, usual, usual)
+    for rank in range(4):
+        snapshot = changed(snapshot, rank, lambda entry: _called_from(entry, Frame(SCRIPT, 74, "merge_state")))
+    judgement = diagnose(snapshot)
+    assert judgement.verdict.cause == "collective-mismatch", judgement.verdict.summary
+    assert blamed_ranks(judgement) == [0]
+
+
+def _called_from(entry: RankEvidence, caller: Frame) -> RankEvidence:
+    """The user's functions that make calls are called from that line."""
+
+    def below(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+        made = [n for n, frame in enumerate(frames) if frame.function in ("intersect", "take_counters")]
+        return (*frames[: made[-1] + 1], caller, *frames[made[-1] + 1 :]) if made else frames
+
+    stacks = tuple(replace(each, frames=below(each.frames)) for each in entry.stacks)
+    recent = tuple(replace(call, frames=below(call.frames)) for call in entry.collectives.recent)
+    opened = tuple(replace(call, frames=below(call.frames)) for call in entry.collectives.open_calls)
+    told = replace(entry.collectives, recent=recent, open_calls=opened)
+    return replace(entry, stacks=stacks, earlier_stacks=stacks, collectives=told)
+
+
+@pytest.mark.parametrize("trainers", [1, 2])
+def test_two_roles_that_count_the_tensors_of_a_row_otherwise(trainers: int) -> None:
+    """Trainers publish seven tensors and go on, samplers load eight; the smaller side is named, else the longer row."""
+    everyone: list[tuple[int, ...]] = [(0, 1, 2, 3)]
+    turn = Call(group="pair", line=30)
+    publish, load = Call("broadcast", line=48, group="sync", root=0), Call("broadcast", line=55, group="sync", root=0)
+    programs: list[Program] = [
+        [turn, turn, *([publish] * 7 if rank < trainers else [load] * 8), turn] for rank in range(4)
+    ]
+    snapshot = world(*programs, groups={"sync": everyone, "pair": everyone})
+    for rank in range(4):
+        snapshot = changed(snapshot, rank, with_ring)
+    judgement = diagnose(snapshot)
+    assert judgement.verdict.cause == "collective-mismatch", judgement.verdict.summary
+    assert "make more than 7 broadcasts in a row" in judgement.verdict.summary
+    assert blamed_ranks(judgement) == ([0] if trainers == 1 else [2, 3])
