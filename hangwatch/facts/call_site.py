@@ -115,9 +115,7 @@ def comes_before(one: Path, other: Path) -> bool:
 
 def from_one_line(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> bool:
     """Both stacks come through one line, which called another function in each: their order is not in the source."""
-    pairs = list(zip(reversed(one), reversed(other), strict=False))
-    apart = next((number for number, pair in enumerate(pairs) if pair[0] != pair[1]), 0)
-    return apart > 0 and _function(pairs[apart][0]) != _function(pairs[apart][1])
+    return bool(_called_from_one_line(one, other))
 
 
 def chosen_at_one_line(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> bool:
@@ -125,10 +123,17 @@ def chosen_at_one_line(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> bool
 
     A framework calls all of them from one line, one behind the other.
     """
+    frames = _called_from_one_line(one, other)
+    return bool(frames) and all(origin(frame.file) == "user" for frame in frames)
+
+
+def _called_from_one_line(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """The innermost line of both stacks, and the frames of the two functions that it called; () if it called one."""
     pairs = list(zip(reversed(one), reversed(other), strict=False))
     apart = next((number for number, pair in enumerate(pairs) if pair[0] != pair[1]), 0)
-    around = (pairs[apart - 1][0], *pairs[apart]) if apart else ()
-    return from_one_line(one, other) and all(origin(frame.file) == "user" for frame in around)
+    if not apart or _function(pairs[apart][0]) == _function(pairs[apart][1]):
+        return ()
+    return (pairs[apart - 1][0], *pairs[apart])
 
 
 def at_the_end_of_its_block(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> bool:

@@ -20,7 +20,9 @@ _RANK = re.compile(
     r"|args\.should_(save|log)$",  # transformers: true on one process; of the control of a training, on all alike
     re.IGNORECASE,
 )
-_SIZE = re.compile(r"world_?size|n(um)?_?(procs|ranks|gpus?)$", re.IGNORECASE)
+_RANK_ITSELF = re.compile(r"rank$|process_index$", re.IGNORECASE)
+_SIZE = re.compile(r"world_?size$|\bn(um)?_?(procs|ranks|gpus?)$", re.IGNORECASE)
+_OF_TORCH = {f"{module}.{asked}" for module in ("dist", "distributed") for asked in ("is_initialized", "is_available")}
 _TURNS_BACK = (ast.Return, ast.Continue, ast.Raise)
 
 
@@ -217,24 +219,14 @@ def alike_on_all(test: ast.AST) -> bool:
     if isinstance(test, ast.UnaryOp):
         return isinstance(test.op, ast.Not) and alike_on_all(test.operand)
     names = set(_names(test))
-    if "__name__" in names or names & {"is_initialized", "is_available"}:
+    if "__name__" in names or names & _OF_TORCH:
         return True
     if not isinstance(test, ast.Compare) or len(test.ops) > 1:
         return False
-    operator, value = test.ops[0], _constant(test.comparators[0])
+    operator, value = test.ops[0], ast.unparse(test.comparators[0])
     if any(_SIZE.search(name) for name in names):
-        return value == 1
-    of_rank = any(_RANK.search(name) for name in names)
-    return of_rank and (
-        value is None
-        or (value == -1 and isinstance(operator, ast.Eq | ast.NotEq | ast.Gt | ast.LtE))
-        or (value == 0 and isinstance(operator, ast.GtE | ast.Lt))
-    )
-
-
-def _constant(node: ast.expr) -> object:
-    """What is written there, and an object of its own where that is no constant."""
-    try:
-        return ast.literal_eval(node)
-    except ValueError:
-        return node
+        return value == "1"
+    if not any(_RANK_ITSELF.search(name) for name in names):
+        return False
+    below = value == "-1" and isinstance(operator, ast.Eq | ast.NotEq | ast.Gt | ast.LtE)
+    return value == "None" or below or (value == "0" and isinstance(operator, ast.GtE | ast.Lt))

@@ -150,9 +150,9 @@ def _in_a_circle(case: Case) -> Finding | None:
 
 
 def _with_a_root(case: Case) -> Finding | None:
-    """A rank waits in a message to one that went on to a collective, in which that is the root and waits for it.
+    """A rank waits in a message for one that went on to a collective of both, from which it may return by itself.
 
-    A root may go on by itself, so that no circle is proven: it is one where no rank of the job moves.
+    A root does so that has handed its data over: no circle is proven. It is one where no rank of the job moves.
     """
     pairs = ((entry, _peer_of(case, entry)) for entry in case.blocked.values() if case.all_wait)
     entry, root = next(
@@ -165,7 +165,7 @@ def _with_a_root(case: Case) -> Finding | None:
         "point-to-point-deadlock",
         Certainty.LIKELY,
         f"Rank {root.rank} went on to {what(root)}{words.at(root.where)} without the {lacking} for which rank"
-        f" {entry.rank} waits in {what(entry)}{words.at(entry.where)}; it waits there for rank {entry.rank}.",
+        f" {entry.rank} waits in {what(entry)}{words.at(entry.where)}.",
         fix=COUNT_ALIKE,
         culprits=case.culprits([root.rank]),
         victims=tuple(rank for rank in case.blocked if rank != root.rank),
@@ -182,7 +182,7 @@ def _peer_of(case: Case, entry: Blocked) -> Blocked | None:
 
 
 def _awaits(root: Blocked, entry: Blocked) -> bool:
-    """`root` waits in a collective of both, to which the other has not come, and nothing says that it must."""
+    """`root` is in a collective of both, to which the other has not come, and nothing says that it must."""
     if root.to_a_peer or root.need is not None or root.group is None or root.seq is None:
         return False
     return (root.group.issued(entry.rank) or 0) < root.seq and entry.rank in root.group.member_set

@@ -165,12 +165,23 @@ def test_whether_a_job_is_distributed_has_one_answer_on_all_ranks(test: str) -> 
     assert guard_around([(Frame("/home/ann/train.py", 3, "main"), tree)]) == "none"
 
 
-@pytest.mark.parametrize("test", ["RANK in (-1, 0)", "rank > 0", "RANK != -1 and RANK == 0", "rank != world_size - 1"])
+@pytest.mark.parametrize(
+    "test",
+    [
+        "RANK in (-1, 0)",
+        "rank > 0",
+        "RANK != -1 and RANK == 0",
+        "rank != world_size - 1",
+        "self.rank_zero_logger is not None",
+        "leader is not None",
+    ],
+)
 def test_a_condition_on_the_rank_is_one_beside_that(test: str) -> None:
     tree = ast.parse(f"def main():\n    if {test}:\n        barrier()")
     assert guard_around([(Frame("/home/ann/train.py", 3, "main"), tree)]) == "rank"
 
 
-def test_another_condition_beside_that_is_one() -> None:
-    tree = ast.parse("def main():\n    if dist.is_initialized() and ready:\n        barrier()")
+@pytest.mark.parametrize("test", ["dist.is_initialized() and ready", "cache.is_initialized()", "n_steps > 1"])
+def test_another_condition_is_one(test: str) -> None:
+    tree = ast.parse(f"def main():\n    if {test}:\n        barrier()")
     assert guard_around([(Frame("/home/ann/train.py", 3, "main"), tree)]) == "other"
