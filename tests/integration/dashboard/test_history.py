@@ -148,8 +148,8 @@ def a_week(dashboard: Dashboard) -> float:
     return now
 
 
+PLAINEST = "/jobs"
 PATHS = (
-    "/jobs",
     "/jobs?search=train-7&offset=100",
     "/jobs?cause=cause-3",
     "/incidents",
@@ -160,12 +160,17 @@ PATHS = (
 
 
 def test_a_week_is_paged_quickly(dashboard: Dashboard, a_week: float) -> None:
-    """The fastest of some tries: whatever else runs on this machine makes the others slower."""
-    for path in PATHS:
-        times = []
-        for _ in range(8):
-            started = time.perf_counter()
-            page = dashboard.get(path)
-            times.append(time.perf_counter() - started)
+    """In 100 ms, or on a slow machine in not much more time than the plainest page takes, which reads 50 rows."""
+    limit = max(0.1, 4 * fastest(dashboard, PLAINEST))
+    assert {path: took for path in PATHS if (took := fastest(dashboard, path)) > limit} == {}
+
+
+def fastest(dashboard: Dashboard, path: str) -> float:
+    """Seconds of the fastest of some tries: whatever else runs on this machine makes the others slower."""
+    times = []
+    for _ in range(8):
+        started = time.perf_counter()
+        page = dashboard.get(path)
+        times.append(time.perf_counter() - started)
         assert page["total"] > 100, path
-        assert min(times) <= 0.1, path
+    return min(times)
