@@ -40,8 +40,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 def pytest_sessionfinish() -> None:
     """Kills what a test has left behind: it would keep the output open, and whoever reads that to its end would wait.
 
-    In the processes that run tests. The one that hands them out has nothing but these to its children. The tracker of
-    multiprocessing ends with its parent.
+    Only in the processes that run tests: these are the children of the process that distributes them. The resource
+    tracker of multiprocessing ends with its parent.
     """
     if "PYTEST_XDIST_WORKER" in os.environ:
         for process in psutil.Process().children(recursive=True):

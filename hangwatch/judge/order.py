@@ -40,7 +40,7 @@ from hangwatch.rules.start.rendezvous_port_conflict import port_conflict
 from hangwatch.rules.start.rendezvous_unreachable_master import unreachable_master
 from hangwatch.rules.start.stale_file_lock import stale_file_lock
 from hangwatch.rules.step.collective_mismatch import aborted_by_a_peers_size, collective_mismatch
-from hangwatch.rules.step.collective_mismatch.unequal_runs import unequal_rows
+from hangwatch.rules.step.collective_mismatch.two_roles import counted_otherwise
 from hangwatch.rules.step.collective_mismatch.uneven_exchange import aborted_in_an_exchange
 from hangwatch.rules.step.compile_skew import compile_skew
 from hangwatch.rules.step.concurrent_collectives import mispaired_with_the_main_thread
@@ -167,7 +167,7 @@ ORDER: tuple[Rule, ...] = (
     # Ranks whose histories differ.
     *HISTORIES,
     collective_mismatch,
-    unequal_rows,
+    counted_otherwise,
     point_to_point_deadlock,
     group_order_cycle,
     # A rank in code of its own, and what lies outside of the ranks.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -50,6 +50,13 @@ class Blocked:
     @property
     def where(self) -> Frame | None:
         return self.activity.where
+
+    @property
+    def lacking(self) -> Collection[int]:
+        """The ranks that it needs; where it may go on by itself, as a root does, those that have not come."""
+        if self.need is not None:
+            return self.need.absent
+        return self.group.behind(self.seq) if self.group is not None and self.seq is not None else ()
 
 
 class Waits:

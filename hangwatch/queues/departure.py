@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hangwatch.stacks.frames import user_frame
-
 from .counts import Odd
 from .matching import kind_of
 from .model import Call, Communicator
+from .names import of_no_line
 from .readings import Kind
 
 
@@ -68,7 +67,7 @@ class Departure:
         """
         call = self.own if self.turn_less else self.usual
         reduces = kind_of(call) in ("reduce_scatter", "all_reduce")
-        return (self.turn_less or self.again) and self.sited and reduces and user_frame(call.frames) is None
+        return (self.turn_less or self.again) and self.sited and reduces and of_no_line(call)
 
     @property
     def sited_habit(self) -> int:

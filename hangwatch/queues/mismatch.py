@@ -8,7 +8,6 @@ from itertools import zip_longest
 
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty
-from hangwatch.stacks.frames import user_frame
 
 from .departures import departed_in
 from .finding import Finding, alone_cause, collective, wait_edges
@@ -16,7 +15,7 @@ from .fresh import all_recorded, rounds_more, unlike_before
 from .history import Histories
 from .matching import elements, kind_of, odd_ones, shape
 from .model import Call
-from .names import apart, at, path_of, ranks
+from .names import apart, at, of_no_line, path_of, ranks
 from .readings import out_of_order
 from .stuck import Stuck
 
@@ -153,16 +152,11 @@ def _apart(root: Stuck, who: list[int], histories: Histories, *, fresh: bool) ->
     sited = histories.sited
     if not routine and (_one_line(root) or _is_changed(root, own, other, sited, fresh, elsewhere)):
         return None
-    of_a_step = histories.sited and not routine and not fresh and _of_no_line(own) and not _of_no_line(other)
+    of_a_step = histories.sited and not routine and not fresh and of_no_line(own) and not of_no_line(other)
     path = "called it from no line of the program, as in backward" if of_a_step else "came there by another path"
     why = _FRESH if fresh else _ROUTINE if routine else path if elsewhere else ""
     one_call = (_by_one_line if sited and elsewhere else _of_one_tensor if sited else _alike)(own, other)
     return _Apart(who, own, other, why, routine, of_a_step, one_call)
-
-
-def _of_no_line(call: Call) -> bool:
-    """Whether a thread of torch's own made the call, or a hook of a library's: such a call is of a step."""
-    return user_frame(call.frames) is None
 
 
 def _is_changed(root: Stuck, own: Call, other: Call, sited: bool, fresh: bool, elsewhere: bool) -> bool:

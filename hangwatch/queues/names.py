@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from hangwatch import words
 from hangwatch.model import Frame
-from hangwatch.stacks.frames import origin
+from hangwatch.stacks.frames import origin, user_frame
 
 from .matching import kind_of
 from .model import Call, Communicator
@@ -45,6 +45,11 @@ def of_one_path(one: Call, other: Call) -> bool:
 def path_of(call: Call) -> list[Frame]:
     """The lines of the program that led to a call, the outermost first."""
     return [frame for frame in reversed(call.frames) if origin(frame.file) in ("user", "package")]
+
+
+def of_no_line(call: Call) -> bool:
+    """Whether a thread of torch's own made the call, or a hook of a library's: such a call is of a step."""
+    return user_frame(call.frames) is None
 
 
 def ranks(numbers: Iterable[int], *, capital: bool = False) -> str:

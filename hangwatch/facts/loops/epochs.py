@@ -32,7 +32,6 @@ class EndedEpochs:
     loop: LoopFacts | None
     closed: Frame | None
     first: Mapping[int, int]
-    goes_on: bool = False  # those that are past it stand in a loop around it
 
     @property
     def at_one_end(self) -> bool:
@@ -54,25 +53,27 @@ def ended_epochs(case: Case) -> EndedEpochs | None:
         return None
     last = max(epochs.values())
     others = tuple(rank for rank, epoch in epochs.items() if epoch == last)
-    left = tuple(rank for rank, epoch in epochs.items() if epoch < last and _has_left(case, case.ranks[rank], others))
+    inside = {case.ranks[rank].now.loop for rank in spread(others)}
+    left = tuple(rank for rank, epoch in epochs.items() if epoch < last and _has_left(case, case.ranks[rank], inside))
     if not left or any(has_left_loop(case, case.ranks[rank]) for rank in others):
         return None
     if not case.blocked and not are_over(case, left) and not _are_past(case, left):
         return None  # the others have failed, and it may be on its way to the next epoch
     loop = loop_of_the_others(case, left)
     first = _first(case, (*left, *others))
-    goes_on = not all(has_left_loop(case, case.ranks[rank]) for rank in left)
-    return EndedEpochs(left, others, epochs[left[0]], last, loop, _closed(case, others, loop), first, goes_on)
+    return EndedEpochs(left, others, epochs[left[0]], last, loop, _closed(case, others, loop), first)
 
 
-def _has_left(case: Case, view: RankView, others: tuple[int, ...]) -> bool:
-    """It stands outside of every loop, or in one around that over the epochs, such as a search's over its trials."""
+def _has_left(case: Case, view: RankView, inside: set[LoopFacts | None]) -> bool:
+    """It stands outside of every loop, or in one around that over the epochs, such as a search's over its trials.
+
+    Those `inside` are the loops over the data, in which the others stand; the next one around is that over the epochs.
+    """
     if has_left_loop(case, view):
         return True
-    inside = {case.ranks[rank].now.loop for rank in spread(others)}
-    return has_left_inner_loop(case, view) and all(
-        loop is not None and view.now.loop is not None and view.now.loop.where in loop.outer[1:] for loop in inside
-    )
+    mine = view.now.loop
+    around = mine is not None and all(loop is not None and mine.where in loop.outer[1:] for loop in inside)
+    return around and has_left_inner_loop(case, view)
 
 
 def _first(case: Case, ranks: tuple[int, ...]) -> dict[int, int]:

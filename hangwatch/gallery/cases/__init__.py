@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .calls import CALLS
 from .case import Case
 from .data import DATA
 from .exit import EXIT
@@ -12,4 +13,4 @@ from .step import STEP
 
 __all__ = ["CASES", "Case"]
 
-CASES: tuple[Case, ...] = (*START, *STEP, *DATA, *EXIT, *HEALTH, *NCCL)
+CASES: tuple[Case, ...] = (*START, *STEP, *CALLS, *DATA, *EXIT, *HEALTH, *NCCL)

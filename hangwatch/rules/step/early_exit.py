@@ -12,6 +12,7 @@ from hangwatch.facts.data.batches import (
     drawn_words,
     first_uneven,
     forwards,
+    has_left_loop,
     is_fed,
     loop_of_the_others,
     now_at,
@@ -135,7 +136,7 @@ def stopped_after_epoch(case: Case) -> Finding | None:
         return None
     first = case.ranks[found.left[0]]
     others = case.name(found.others)
-    did = "left the loop over the epochs" if found.goes_on else "stopped training"
+    did = "stopped training" if has_left_loop(case, first) else "left the loop over the epochs"
     return Finding(
         "early-exit",
         case.weigh(witnesses := _ended_its_epochs(case, found)),

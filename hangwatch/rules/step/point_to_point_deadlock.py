@@ -182,10 +182,8 @@ def _peer_of(case: Case, entry: Blocked) -> Blocked | None:
 
 
 def _awaits(root: Blocked, entry: Blocked) -> bool:
-    """`root` is in a collective of both, to which the other has not come, and nothing says that it must."""
-    if root.to_a_peer or root.need is not None or root.group is None or root.seq is None:
-        return False
-    return (root.group.issued(entry.rank) or 0) < root.seq and entry.rank in root.group.member_set
+    """`root` is in a collective to which the other has not come, and nothing says that it must."""
+    return root.need is None and not root.to_a_peer and entry.rank in root.lacking
 
 
 def _from_any_rank(case: Case) -> Finding | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 from hangwatch import words
-from hangwatch.facts.call_site import Caller, chosen_at_one_line, comes_before, path, site
+from hangwatch.facts.call_site import Caller, comes_before, path, site
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.callers import caller_of
 from hangwatch.facts.calls.last_calls import is_early_at, may_be_ahead
 from hangwatch.facts.calls.mismatches import Mismatch, alike, culprits_at, mispaired, place_of, same_beside
-from hangwatch.facts.calls.skip_paths import of_one_condition
+from hangwatch.facts.calls.standing import Standing, on_two_branches
 from hangwatch.facts.case import Case
 from hangwatch.facts.data.batches import first_uneven, has_left_inner_loop, has_left_loop
 from hangwatch.facts.differences.trainer_branches import trainer_branch
@@ -47,12 +47,10 @@ def _is_a_branch(case: Case, found: Mismatch, view: RankView) -> bool:
     """A condition that asks for no rank, or a line that calls what a value names, led each to its own call."""
     if view.now.guard == "rank":
         return False
-    own, sites = found.calls[view.rank], sites_of(case)
-    others = {rank: call for rank, call in found.calls.items() if site(call) != site(own)}
-    new = [call for rank, call in others.items() if sites.regular(rank) is False]
-    return any(of_one_condition(case, site(own), site(call)) for call in others.values()) or any(
-        chosen_at_one_line(own.frames, call.frames) for call in new
-    )
+    own = found.calls[view.rank]
+    mine = Standing(view.rank, site(own), own.frames)
+    others = {site(call): Standing(rank, site(call), call.frames) for rank, call in found.calls.items()}
+    return any(on_two_branches(case, mine, other) for place, other in others.items() if place != mine.place)
 
 
 def _came_early(case: Case, found: Mismatch, view: RankView) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from hangwatch.facts.call_site import Site
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.skip_paths import conditional, ways_past
@@ -44,14 +42,7 @@ def _awaited(case: Case, ranks: list[int]) -> set[int]:
 
 def _wait_for(case: Case, awaited: set[int], together: frozenset[int]) -> bool:
     """Each of them waits for one of the few: nothing else keeps it from their call."""
-    return all(rank in case.blocked and not together.isdisjoint(_lacking(case.blocked[rank])) for rank in awaited)
-
-
-def _lacking(entry: Blocked) -> Collection[int]:
-    """The ranks that it waits for; where it may go on without them, as in a reduce to another one, those not come."""
-    if entry.need is not None:
-        return entry.need.absent
-    return entry.group.behind(entry.seq) if entry.group is not None and entry.seq is not None else ()
+    return all(rank in case.blocked and not together.isdisjoint(case.blocked[rank].lacking) for rank in awaited)
 
 
 def _waits_for_others(entry: Blocked) -> bool:

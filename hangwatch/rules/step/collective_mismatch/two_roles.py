@@ -1,4 +1,4 @@
-"""Two roles that do not make equally many calls of one row, such as the tensors of the weights that one hands over."""
+"""Two roles that do not make equally many calls in a row, such as one for each tensor of the weights handed over."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
 
 
-def unequal_rows(case: Case) -> Finding | None:
+def counted_otherwise(case: Case) -> Finding | None:
     """Which side counts wrongly is not known: the smaller one is named, of equal ones the one that makes more."""
     found = unequal_runs(case)
     if found is None:
@@ -28,8 +28,6 @@ def unequal_rows(case: Case) -> Finding | None:
         culprits=case.culprits(named, mine if named is found.longer else theirs),
         victims=tuple(sorted(case.deadlocked - {*named})),
         step=case.furthest_step(list(found.shorter)),
-        evidence=(
-            f"that row began at number {found.one_more.seq - found.made} of group {found.one_more.group} on both sides",
-        ),
+        evidence=(f"both sides began at number {found.one_more.seq - found.made} of group {found.one_more.group}",),
         awaited=found.shorter,
     )
