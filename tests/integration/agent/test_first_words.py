@@ -21,6 +21,7 @@ from tests.integration.conftest import leave_unmeasured
 WORDS = re.compile(r"^hangwatch: no progress for (\d+) s: (.*)$", re.MULTILINE)
 SECONDS = 90.0  # for a machine that is busy with other tests
 LATE = 15.0  # seconds since the last progress
+START_AFTER = 80.0  # a busy machine needs half a minute until torchrun waits for its nodes
 
 PAUSES = """
 import sys, time
@@ -69,7 +70,8 @@ class Heard:
 def listen(words: list[str], folder: Path, *, until: str, options: tuple[str, ...] = ()) -> Heard:
     """Run a command under watch until a line that matches `until` is shown, or it ends; then end it."""
     log, deadline = folder / "output.txt", time.monotonic() + SECONDS
-    with log.open("wb") as output, Trial(words, folder / "reports", options, output.fileno(), dict(os.environ)) as job:
+    environment = {**os.environ, "HANGWATCH_START_AFTER": str(START_AFTER)}
+    with log.open("wb") as output, Trial(words, folder / "reports", options, output.fileno(), environment) as job:
         while (
             time.monotonic() < deadline
             and job.exit_code is None
@@ -94,8 +96,8 @@ LINES = {
     r" \(loader_worker_blocked\.py:\d+\); reported as hung after 60 s",
     "checkpoint-slow": r"rank 1 waits in barrier \(slow_checkpoint\.py:\d+\) for rank 0, which reads or writes a"
     r" checkpoint \(slow_checkpoint\.py:\d+\), \d.* in the last second; not reported as hung while this lasts",
-    # It is reported 30 s after torchrun's own start, which the watchdog sees a little later.
-    "second-node-missing": r"no rank has been started; torchrun \(pid \d+\) runs; reported as hung after [23]\d s",
+    # Counted from torchrun's own start, which the watchdog sees a little later.
+    "second-node-missing": r"no rank has been started; torchrun \(pid \d+\) runs; reported as hung after [78]\d s",
 }
 
 
