@@ -81,6 +81,11 @@ def reached_by_all(case: Case, view: RankView) -> bool:
     return bool(ways) and all(way.asks == "alike" for way in ways)
 
 
+def asked_by_a_package(case: Case, frames: tuple[Frame, ...]) -> bool:
+    """A framework may ask for the rank before it calls the user's function on the way to a call from these frames."""
+    return any(way.asks == "package" for way in _near(case, path(frames)))
+
+
 def past_by_an_error(case: Case, lines: Path) -> tuple[Bypass, ...]:
     """The clauses that lead past the call at `lines` after an error, where that is all that leads past it.
 

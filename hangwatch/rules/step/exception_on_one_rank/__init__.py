@@ -10,6 +10,7 @@ from hangwatch.facts.calls.shifted_calls import Shifted, shifted
 from hangwatch.facts.case import Case
 from hangwatch.facts.data.batches import drawn_words, first_uneven, loop_of_the_others, now_at
 from hangwatch.facts.differences.caught_errors import last_caught
+from hangwatch.facts.processes.leaving import awaited_threads
 from hangwatch.facts.processes.loader_errors import as_raised, loader_error
 from hangwatch.facts.processes.locks import held_lock
 from hangwatch.facts.processes.own_code import tries_again
@@ -19,7 +20,7 @@ from hangwatch.model import Certainty, ExceptionFacts, Frame, Phase, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.turns import left_after_fewer_turns
-from hangwatch.stacks.activity import Within
+from hangwatch.stacks.activity import Doing, Within
 from hangwatch.stacks.frames import origin, user_frame
 
 
@@ -205,10 +206,12 @@ def _recorded(case: Case, views: list[RankView], error: ExceptionFacts, later: l
     now = f" and is now at {words.place(alone.where)}" if alone is not None and alone.where is not None else ""
     tail = f"; {case.wait_words(waiting)} for {it}" if waiting else ""
     thread = "" if error.thread in ("", "MainThread") else f" in thread {error.thread!r}"
+    kept = next((kept for view in views if (kept := _kept_by_a_thread(view))), "")
     return Finding(
         "exception-on-one-rank",
         Certainty.PROVEN if error.fatal else Certainty.LIKELY,
-        f"{case.name(ranks, capital=True)} raised {text}{words.at(where)}{thread}{now}{tail}.",
+        f"{case.name(ranks, capital=True)} raised {text}{words.at(where)}{thread}{now}{tail}.{kept}",
+        fix="mend the error, and end that thread in a finally block, or make it a daemon" if kept else "",
         culprits=case.culprits(ranks, where),
         victims=waiting,
         step=first.step,
@@ -217,6 +220,16 @@ def _recorded(case: Case, views: list[RankView], error: ExceptionFacts, later: l
         status=Status.FAILED if first.dead and len(waiting) < len(living) else None,
         awaited=ranks,
     )
+
+
+def _kept_by_a_thread(view: RankView) -> str:
+    """Its launcher learns of the error only when the process ends, for which a thread lets it wait."""
+    threads = awaited_threads(view) if view.main.doing is Doing.JOIN_THREADS else []
+    if view.dead or not threads:
+        return ""
+    thread = threads[0]
+    runs = f"thread {thread.name!r} still runs{words.at(user_frame(thread.frames))} and is no daemon"
+    return f" The process of rank {view.rank} cannot end: {runs}."
 
 
 def _hidden(case: Case) -> Finding | None:

@@ -17,6 +17,7 @@ from hangwatch.facts.calls.call_sites import HABIT, Sites, sites_of
 from hangwatch.facts.calls.standing import Standing, on_two_branches
 from hangwatch.facts.case import Case
 from hangwatch.facts.data.batches import first_uneven, has_left_inner_loop, has_left_loop
+from hangwatch.facts.loops.passed_call_site import is_past_a_call
 from hangwatch.proof.waits import Blocked
 from hangwatch.ranks.view import RankView
 
@@ -88,7 +89,7 @@ def _alone_among(case: Case, ranks: list[int], asked: list[int]) -> RankView | N
         for other in others
     ):
         return None  # rather a mismatch, or groups used in different orders
-    if _is_another_branch(case, lone, others):
+    if _is_another_branch(case, lone, others) or is_past_a_call(case, lone.rank):
         return None
     if not others or any(other.over for other in case if other is not lone) or _have_it_before_them(lone, others):
         return None

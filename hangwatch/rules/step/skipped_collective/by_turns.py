@@ -6,7 +6,8 @@ from hangwatch import words
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.skip_paths import evidence_of, skip_path, the_only, ways_past
 from hangwatch.facts.case import Case
-from hangwatch.facts.loops.turns import FewerTurns, drew_alike, fewer_turns, passed_call_site
+from hangwatch.facts.loops.passed_call_site import passed_call_site
+from hangwatch.facts.loops.turns import FewerTurns, drew_alike, fewer_turns
 from hangwatch.facts.loops.ways_out import likely_way, ways_out
 from hangwatch.model import Bypass, Certainty, Status, StepName
 from hangwatch.rules.finding import Finding

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hangwatch.model import Frame, Stage
+from hangwatch.model import ExceptionFacts, Frame, Stage
 from tests.unit.job import IN_SHUTDOWN, LIB, SCRIPT, blamed, frames, judge, leaving, told
 from tests.unit.rules.exit.exits import DONE, thread
 
@@ -53,6 +53,16 @@ def test_the_rank_itself_says_which_of_its_threads_are_no_daemons() -> None:
     assert "thread 'reader' still runs (train.py:40)" in judgement.verdict.summary
     assert blamed(judgement) == [(1, 101, "rank")]
     assert not any("heartbeat" in sentence for sentence in judgement.verdict.evidence)
+
+
+def test_an_error_comes_first_and_is_told_with_the_thread_that_keeps_its_process() -> None:
+    error = ExceptionFacts("TypeError", "no number", frames((SCRIPT, 99, "save")))
+    judgement = judge(DONE, leaving(1, IN_SHUTDOWN, threads=(TICKER, HEARTBEAT), exception=error))
+    assert told(judgement)[0] == "exception-on-one-rank"
+    assert blamed(judgement) == [(1, 101, "rank")]
+    kept = "The process of rank 1 cannot end: thread 'heartbeat' still runs (train.py:25) and is no daemon."
+    assert judgement.verdict.summary.endswith(kept)
+    assert "daemon" in judgement.verdict.fix
 
 
 @pytest.mark.parametrize("sign", [{"cpu_delta_s": 0.5}, {"io_delta_bytes": 20 << 20}])
