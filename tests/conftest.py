@@ -38,7 +38,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish() -> None:
-    """Kills what a test has left behind: it would keep the output open, and whoever reads that to its end would wait.
+    """Kills the processes that tests have left behind: the reader of the output would wait until the last one ends.
 
     Only in the processes that run tests: these are the children of the process that distributes them. The resource
     tracker of multiprocessing ends with its parent.

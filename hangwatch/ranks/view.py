@@ -255,11 +255,6 @@ class RankView:
         return self.finished or (ends and self.phase in _AFTER_MAIN)
 
     @property
-    def quit(self) -> bool:
-        """Gone with exit code 0, although neither its training nor its main program had ended (os._exit)."""
-        return self.finished and not self.over and self.reading is not None and self.phase is not Phase.START
-
-    @property
     def exception(self) -> ExceptionFacts | None:
         """The last exception that it has recorded."""
         return self.reading.exception if self.reading is not None else None

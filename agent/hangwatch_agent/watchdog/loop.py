@@ -32,8 +32,7 @@ from hangwatch.model import (
 )
 from hangwatch.settings import Settings
 from hangwatch_agent.roster.nested import Nested
-from hangwatch_agent.roster.patience import Holds, patience
-from hangwatch_agent.roster.phase_history import PhaseHistory
+from hangwatch_agent.roster.patience import Holds
 from hangwatch_agent.roster.rank_states import RankState, Roster
 from hangwatch_agent.shared import steady_clock
 from hangwatch_agent.shared.procfs import Table
@@ -41,11 +40,11 @@ from hangwatch_agent.watchdog.dashboard_exchange import DashboardExchange
 from hangwatch_agent.watchdog.deaths import DeathWatch
 from hangwatch_agent.watchdog.first_words import FirstWords
 from hangwatch_agent.watchdog.incidents import Incidents
-from hangwatch_agent.watchdog.last_stacks import LastStacks
 from hangwatch_agent.watchdog.launched_ranks import LaunchedRanks
 from hangwatch_agent.watchdog.look_log import LookLog, outcome
 from hangwatch_agent.watchdog.on_hang import OnHang
 from hangwatch_agent.watchdog.peer_exchange import Here, PeerExchange
+from hangwatch_agent.watchdog.rank_facts import RankFacts
 from hangwatch_agent.watchdog.response import Response
 from hangwatch_agent.watchdog.triggers import reasons, rest_after, until_next_poll
 from hangwatch_agent.watchdog.unwatched_ranks import sentence, unwatched
@@ -64,8 +63,7 @@ class Watchdog:
     `poll()` is one round; `run()` repeats it every `settings.poll` seconds until `stop` is set or no rank is left to
     watch. Where a round has reasons to, `examine()` has evidence taken (`take_evidence()`), judges it (`judge`) and
     acts on the judgement. `close()` makes the last judgement of a job that failed. `clock` gives seconds since 1970
-    and is never set (see `shared.steady_clock`). `root` is the
-    process that `hangwatch run` started, if it did.
+    and is never set (see `shared.steady_clock`). `root` is the process that `hangwatch run` started, if it did.
     """
 
     folder: Path
@@ -99,8 +97,7 @@ class Watchdog:
         self._peopled_at = 0.0  # when a rank last lived
         self._looking = threading.Lock()
         self._schedule = Schedule()
-        self._phase_history = PhaseHistory()
-        self._last_stacks = LastStacks()
+        self._rank_facts = RankFacts(self.settings, self.deaths)
         self._holds = Holds(self.settings)
         self._first_words = FirstWords(self.response.incidents.say, lambda snapshot: self.judge(snapshot))
         self.warnings = Warnings(self.incidents.say_once, self._tell_news, self._heed)
@@ -133,10 +130,7 @@ class Watchdog:
         self.rank_states = self.ending.remaining(self._read(now))
         if any(each.alive for each in self.rank_states):
             self._peopled_at = now
-        self._phase_history.note(self.rank_states, now)
-        for each in self.rank_states:
-            if each.visible:
-                self.deaths.watch(each.pid, each.ticks)
+        self._rank_facts.note(self.rank_states, now)
         self.remember(self.rank_states)
 
     def _tell_and_hear(self, now: float) -> None:
@@ -226,9 +220,7 @@ class Watchdog:
         """The evidence of this moment, with what only the watchdog knows of each rank."""
         taken = self.capture(self.rank_states, self._sleep)
         broken = dict(self.roster.broken)
-        by_pid = {each.pid: each for each in self.rank_states}
-        completed = (self._completed(rank, by_pid.get(rank.pid or -1), taken.taken_at) for rank in taken.ranks)
-        ranks = self._last_stacks.filled(completed, taken.taken_at)
+        ranks = self._rank_facts.added(taken, self.rank_states, self.response.growth)
         found = replace(
             taken,
             job=replace(self.job, world_size=self.world_size, launcher=self._launcher),
@@ -357,18 +349,6 @@ class Watchdog:
     def _came_down(self, exit_code: int | None) -> bool:
         raised = any(each.reading.exception and each.reading.exception.fatal for each in self.rank_states)
         return bool(self.rank_states) and (raised or exit_code not in (None, 0))
-
-    def _completed(self, rank: RankEvidence, rank_state: RankState | None, taken_at: float) -> RankEvidence:
-        if rank_state is None:
-            return rank
-        return replace(
-            rank,
-            process=self.deaths.with_exit_code(rank.process, rank_state.pid, rank_state.ticks),
-            still_s=max(0.0, taken_at - rank_state.moved_at),
-            patience_s=patience(rank_state, self.settings, self.response.growth),
-            ended_at=self.deaths.ended.get((rank_state.pid, rank_state.ticks)),
-            phases=self._phase_history.of(rank_state.path),
-        )
 
     @property
     def _here(self) -> Here:

@@ -9,6 +9,7 @@ from hangwatch.facts.calls.call_sites import Sites, sites_of
 from hangwatch.facts.calls.skip_paths import asked_by_a_package, reached_by_all
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.data.batches import first_uneven
+from hangwatch.ranks.view import RankView
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,20 @@ def is_past_a_call(case: Case, rank: int) -> bool:
 
 
 def _is_further_in_a_package(case: Case, rank: int, behind: int) -> bool:
-    """A function of a trainer leads both sides to where they wait, and `rank` from a later line, whatever its rank."""
-    mine, theirs = (case.ranks[each].evidence.main_stack for each in (rank, behind))
-    return comes_before(whole_path(theirs), whole_path(mine)) and not asked_by_a_package(case, mine)
+    """A function of a trainer leads both sides to where they wait, and `rank` from a later line, whatever its rank.
+
+    Both are in one turn of the trainer's loops: in an earlier turn the later line is behind, and not ahead.
+    """
+    sides = (case.ranks[rank], case.ranks[behind])
+    mine, theirs = (view.evidence.main_stack for view in sides)
+    later = comes_before(whole_path(theirs), whole_path(mine)) and not asked_by_a_package(case, mine)
+    return later and _in_one_turn(*sides)
+
+
+def _in_one_turn(one: RankView, other: RankView) -> bool:
+    """Both are in the same step, and have drawn as many batches from all of their loaders."""
+    made = [view.reading.progress for view in (one, other) if view.reading is not None]
+    return len(made) == 2 and (made[0].step, made[0].draws) == (made[1].step, made[1].draws)
 
 
 def _is_past(case: Case, sites: Sites, rank: int, behind: int) -> bool:

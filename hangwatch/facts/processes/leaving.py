@@ -11,7 +11,7 @@ from hangwatch.ranks.thread_stacks import below_the_user, is_ours
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing, Within
 from hangwatch.stacks.classify import activity
-from hangwatch.stacks.frames import name_of, origin
+from hangwatch.stacks.frames import name_of, origin, user_frame
 
 LEAVING = frozenset({Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
 LONG_SLEEP_S = 60.0  # seconds; a rank in a longer sleep is not about to wake up and go on
@@ -84,6 +84,11 @@ def stands(view: RankView) -> bool:
         return False
     may_end = naps(view) or _writes(view) or any(map(_comes_to_an_end, awaited_threads(view))) or _child_may_end(view)
     return view.evidence.still_s > view.evidence.patience_s * (POLLING if may_end else 1.0)
+
+
+def keeps_its_process(thread: ThreadStack) -> str:
+    """`thread 'heartbeat' still runs (train.py:25) and is no daemon`"""
+    return f"thread {thread.name!r} still runs{words.at(user_frame(thread.frames))} and is no daemon"
 
 
 def awaited_threads(view: RankView) -> list[ThreadStack]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.processes.leaving import awaited_threads, leaving
+from hangwatch.facts.processes.leaving import awaited_threads, keeps_its_process, leaving
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.lingering import cannot_exit
 from hangwatch.stacks.activity import Doing
@@ -23,7 +23,7 @@ def non_daemon_thread(case: Case) -> Finding | None:
         case,
         "exit-non-daemon-thread",
         held,
-        f"thread {thread.name!r} still runs{words.at(user_frame(thread.frames))} and is no daemon",
+        keeps_its_process(thread),
         sure=len(one_each) == len(holders) or all(holder.lasting_threads for holder, _ in holders),
         culprits=tuple(holder.culprit(user_frame(stack.frames)) for holder, stack in one_each),
         evidence=(

@@ -22,9 +22,14 @@ from hangwatch.rules.finding import Finding
 UNANSWERED_S = 10.0  # seconds without progress, after which a rank that does not answer NCCL is taken for dead
 
 
+def _quit(view: RankView) -> bool:
+    """Gone with exit code 0, although neither its training nor its main program had ended (os._exit)."""
+    return view.finished and not view.over and view.reading is not None and view.phase is not Phase.START
+
+
 def rank_died(case: Case) -> Finding | None:
     """A rank's process is gone, and not because its training had ended."""
-    dead = [view for view in case if view.dead and (not view.finished or (view.quit and case.in_trouble))]
+    dead = [view for view in case if view.dead and (not view.finished or (_quit(view) and case.in_trouble))]
     if any(_own_error(view) for view in case):
         return None  # an error of its own came before its end
     first = _first(dead)
@@ -38,7 +43,7 @@ def rank_died(case: Case) -> Finding | None:
     waiting = tuple(view.rank for view in survivors if view.rank in case.blocked)
     where = words.at(first.where)
     late = " after the end of its training" if first.over and not first.raised else ""
-    ended = f"left with {how} in the middle of its training" if first.quit else f"died{late}: {how}"
+    ended = f"left with {how} in the middle of its training" if _quit(first) else f"died{late}: {how}"
     error = words.error(first.exception) if first.exception is not None and first.exception.fatal else ""
     of_error = f", of {error}" if error else ""
     summary = f"{words.ranks([first.rank], capital=True)} (pid {first.pid}) {ended}{of_error}{where}"
@@ -125,7 +130,7 @@ def _clearly_first(case: Case, first: RankView, dead: list[RankView]) -> bool:
     Of an exit code alone, without a board to say what was raised, it is not known whether it was an error of its own.
     """
     others = [view for view in dead if view is not first]
-    known = first.exception is not None or first.quit or (first.exit_code or 0) < 0
+    known = first.exception is not None or _quit(first) or (first.exit_code or 0) < 0
     if not known:
         return _is_told(first) and not others and not any(view.ended_well for view in case)
     return all(ended_for(view) > ended_for(first) for view in others)

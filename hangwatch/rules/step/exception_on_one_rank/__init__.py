@@ -10,7 +10,7 @@ from hangwatch.facts.calls.shifted_calls import Shifted, shifted
 from hangwatch.facts.case import Case
 from hangwatch.facts.data.batches import drawn_words, first_uneven, loop_of_the_others, now_at
 from hangwatch.facts.differences.caught_errors import last_caught
-from hangwatch.facts.processes.leaving import awaited_threads
+from hangwatch.facts.processes.leaving import awaited_threads, keeps_its_process
 from hangwatch.facts.processes.loader_errors import as_raised, loader_error
 from hangwatch.facts.processes.locks import held_lock
 from hangwatch.facts.processes.own_code import tries_again
@@ -223,13 +223,11 @@ def _recorded(case: Case, views: list[RankView], error: ExceptionFacts, later: l
 
 
 def _kept_by_a_thread(view: RankView) -> str:
-    """Its launcher learns of the error only when the process ends, for which a thread lets it wait."""
-    threads = awaited_threads(view) if view.main.doing is Doing.JOIN_THREADS else []
-    if view.dead or not threads:
-        return ""
-    thread = threads[0]
-    runs = f"thread {thread.name!r} still runs{words.at(user_frame(thread.frames))} and is no daemon"
-    return f" The process of rank {view.rank} cannot end: {runs}."
+    """A thread keeps the process of a rank whose main program has failed, so that its launcher learns of no end."""
+    threads = awaited_threads(view) if view.main.doing is Doing.JOIN_THREADS and not view.dead else []
+    if not threads or (len(threads) > 1 and not view.lasting_threads):
+        return ""  # of several it is not known which are no daemons, unless the rank itself says so
+    return f" The process of rank {view.rank} has not ended: {keeps_its_process(threads[0])}."
 
 
 def _hidden(case: Case) -> Finding | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from hangwatch.facts.case import Case
 from hangwatch.facts.loops.passed_call_site import PassedCallSite, is_past_a_call, passed_call_site
 from hangwatch.judge import diagnose
@@ -41,6 +43,21 @@ def test_the_rank_that_is_further_in_the_trainers_function_has_left_a_call_out()
 def test_a_rank_that_has_not_come_to_the_place_of_the_others_may_be_alone() -> None:
     snapshot = job()
     ranks = tuple(at_line(each, WAITS - 1) if each.rank == ODD else each for each in snapshot.ranks)
+    assert not is_past_a_call(Case(replace(snapshot, ranks=ranks)), ODD)
+
+
+@pytest.mark.parametrize("later", [{"draws": 1}, {"step": 1}])
+def test_a_rank_in_an_earlier_turn_of_the_trainers_loop_has_not_passed_anything(later: dict[str, int]) -> None:
+    """WHEN the others have drawn a batch since, or begun a step, THEN its later line lies behind theirs."""
+
+    def on(entry: RankEvidence) -> RankEvidence:
+        assert entry.reading is not None
+        made = entry.reading.progress
+        more = {name: getattr(made, name) + count for name, count in later.items()}
+        return replace(entry, reading=replace(entry.reading, progress=replace(made, **more)))
+
+    snapshot = job()
+    ranks = tuple(each if each.rank == ODD else on(each) for each in snapshot.ranks)
     assert not is_past_a_call(Case(replace(snapshot, ranks=ranks)), ODD)
 
 

@@ -60,9 +60,17 @@ def test_an_error_comes_first_and_is_told_with_the_thread_that_keeps_its_process
     judgement = judge(DONE, leaving(1, IN_SHUTDOWN, threads=(TICKER, HEARTBEAT), exception=error))
     assert told(judgement)[0] == "exception-on-one-rank"
     assert blamed(judgement) == [(1, 101, "rank")]
-    kept = "The process of rank 1 cannot end: thread 'heartbeat' still runs (train.py:25) and is no daemon."
+    kept = "The process of rank 1 has not ended: thread 'heartbeat' still runs (train.py:25) and is no daemon."
     assert judgement.verdict.summary.endswith(kept)
     assert "daemon" in judgement.verdict.fix
+
+
+def test_of_two_threads_none_is_said_to_keep_the_process_of_a_failed_rank() -> None:
+    error = ExceptionFacts("TypeError", "no number", frames((SCRIPT, 99, "save")))
+    threads = (HEARTBEAT, thread("reader", (SCRIPT, 40, "read")))
+    judgement = judge(DONE, leaving(1, IN_SHUTDOWN, threads=threads, exception=error))
+    assert told(judgement)[0] == "exception-on-one-rank"
+    assert "daemon" not in judgement.verdict.summary
 
 
 @pytest.mark.parametrize("sign", [{"cpu_delta_s": 0.5}, {"io_delta_bytes": 20 << 20}])
