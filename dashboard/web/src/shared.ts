@@ -3,7 +3,7 @@
 
 import { Source } from "./source";
 
-export type FromTab = { want: string | null } | { here: true } | { bye: true };
+export type FromTab = { want: string | null } | { here: true } | { holds: string } | { bye: true };
 export type ToTab = { event: string; data: string } | { down: number } | { locked: true };
 
 const GONE_MS = 180_000; // timers of tabs in the background run once a minute
@@ -43,6 +43,7 @@ function leave(port: MessagePort): void {
   port.onmessage = (message: MessageEvent<FromTab>) => {
     const said = message.data;
     if ("bye" in said) return leave(port);
+    if ("holds" in said) return void navigator.locks.request(said.holds, () => leave(port));
     const known = tabs.get(port);
     if ("want" in said) {
       tabs.set(port, { job: said.want, heardAt: Date.now() });
@@ -54,5 +55,5 @@ function leave(port: MessagePort): void {
 };
 
 setInterval(() => {
-  for (const [port, tab] of tabs) if (Date.now() - tab.heardAt > GONE_MS) leave(port); // a tab that crashed
+  for (const [port, tab] of tabs) if (Date.now() - tab.heardAt > GONE_MS) leave(port); // crashed, where browsers have no locks
 }, 30_000);

@@ -51,6 +51,7 @@ const together: Line = (job, heard, down) => {
   const join = (): void => say({ want: job });
   const part = (): void => say({ bye: true });
   const here = window.setInterval(() => say({ here: true }), HERE_MS);
+  const letGo = held((lock) => say({ holds: lock }));
   addEventListener("pagehide", part);
   addEventListener("pageshow", again);
   function again(event: PageTransitionEvent): void {
@@ -62,9 +63,21 @@ const together: Line = (job, heard, down) => {
     removeEventListener("pagehide", part);
     removeEventListener("pageshow", again);
     part();
+    letGo();
     port.close();
   };
 };
+
+/** Holds a lock for as long as this tab lives: the browser lets go of it however a tab ends, where its last message may
+ * be lost. Says its name once it is held; browsers have locks for https and the own machine alone. */
+function held(say: (lock: string) => void): () => void {
+  let letGo: () => void = () => undefined;
+  const until = new Promise<void>((done) => (letGo = done));
+  const lock = `hangwatch-${Math.random()}`;
+  const hold = (): Promise<void> => (say(lock), until);
+  void (navigator.locks as LockManager | undefined)?.request(lock, hold);
+  return letGo;
+}
 
 const alone: Line = (job, heard, down) => {
   const source = new Source({ event: (name, _job, data) => heard(name, data), down, locked: () => void signedIn() });
