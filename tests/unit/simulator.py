@@ -51,6 +51,7 @@ class Call:
     root: int | None = None
     function: str = "main"
     trainer: int = 0  # the line of the trainer's in `function`, which the user's line runs; 0 where there is none
+    helper: int = 0  # the line in a function of the user's, which the user's line runs; 0 where there is none
 
 
 @dataclass(frozen=True)
@@ -412,7 +413,9 @@ def _waiting(call: Call | Peer) -> tuple[Frame, ...]:
 
 
 def _caller(call: Call) -> tuple[Frame, ...]:
-    """The user's line, and inside of it the line of the trainer's that makes the call."""
+    """The user's line, and inside of it the line of the trainer's, or of the helper's, that makes the call."""
+    if call.helper:
+        return (Frame(SCRIPT, call.helper, "helper"), Frame(SCRIPT, call.line, call.function))
     if not call.trainer:
         return (Frame(SCRIPT, call.line, call.function),)
     function = "reduce" if call.function == "main" else call.function

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from hangwatch.doctor.launch import agent_folder
 from hangwatch.doctor.loader.checks import all_checks
-from hangwatch.doctor.loader.model import Epoch, LoaderReport, Walk
+from hangwatch.doctor.loader.model import BEGINS, IMPORT_S, SPARE_S, TOLD, Epoch, LoaderReport, Walk
 from hangwatch.ports import free_port
 from hangwatch.wire import codec
 
@@ -30,7 +30,6 @@ __all__ = ["Epoch", "LoaderReport", "Walk", "run"]
 SECONDS, BATCHES = 30.0, 200
 PACES = (1, 2, 4, 8, 16)
 PACE_BATCHES = 40
-SPARE_S = 8.0  # for a process to import torch and the user's module
 
 Progress = Callable[[str, int, int], None]
 
@@ -49,7 +48,7 @@ def run(
     progress: Progress = silent,
     environment: Mapping[str, str] | None = None,
 ) -> LoaderReport:
-    """Walk a loader. Takes about `seconds`, and never more than twice that.
+    """Walk a loader. Takes about `seconds`, and what each process needs to import torch and the user's module.
 
     Args:
         target: `FILE.py:NAME` or `MODULE:NAME`; NAME is a DataLoader, or a function that returns one. A function is
@@ -102,8 +101,7 @@ class _Plan:
         seconds = self._seconds * share
         port = str(free_port())
         walkers = [_Walker({**self._asked, **each, "seconds": seconds}, self._environment, port) for each in asked]
-        deadline = time.monotonic() + seconds + SPARE_S
-        return [each.result(deadline) for each in walkers]
+        return [each.result(seconds) for each in walkers]
 
 
 class _Walker:
@@ -111,6 +109,8 @@ class _Walker:
         self._asked = asked
         self._latest = b""
         self._errors: list[bytes] = []
+        self._imported = threading.Event()
+        self._began = time.monotonic()
         rank = {"RANK": asked["rank"], "LOCAL_RANK": asked["rank"], "WORLD_SIZE": asked["world"]}
         given = {name: str(value) for name, value in rank.items()} | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         self._process = subprocess.Popen(
@@ -129,8 +129,12 @@ class _Walker:
         assert self._process.stdout is not None
         with self._process.stdout as lines:
             for line in lines:
-                if line.startswith(b"hangwatch-walk:"):
-                    self._latest = line.partition(b":")[2]
+                if line.strip() == BEGINS.encode():
+                    self._began = time.monotonic()
+                    self._imported.set()
+                elif line.startswith(TOLD.encode()):
+                    self._latest = line.removeprefix(TOLD.encode())
+        self._imported.set()  # or it never will
 
     def _read_errors(self) -> None:
         assert self._process.stderr is not None
@@ -138,9 +142,11 @@ class _Walker:
             for line in lines:
                 self._errors = [*self._errors, line][-20:]
 
-    def result(self, deadline: float) -> Walk:
-        """What it has seen until it ended, or until `deadline`."""
+    def result(self, seconds: float) -> Walk:
+        """What it has seen until it ended, or until `seconds` after its imports."""
         late = False
+        self._imported.wait(max(0.0, self._began + IMPORT_S - time.monotonic()))
+        deadline = self._began + seconds + SPARE_S
         try:
             self._process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:

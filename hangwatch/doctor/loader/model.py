@@ -7,6 +7,11 @@ from dataclasses import dataclass
 
 from hangwatch.doctor.model import Check, State, worst
 
+IMPORT_S = 60  # for a process to import torch and the user's module, before the time of its walk begins
+SPARE_S = 8  # beyond the time of a walk, for the batch that it is at
+BEGINS = "hangwatch-walk-begins"  # the line that a process prints after its imports
+TOLD = "hangwatch-walk:"  # the start of a line with all that it has seen so far, as JSON
+
 
 @dataclass(frozen=True)
 class Epoch:

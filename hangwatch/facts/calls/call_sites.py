@@ -156,9 +156,11 @@ class Sites:
             return None
         known = {place for other in spread(others) for place in self.before(other)}
         known |= {place for other in others if (place := self.now(other)) is not None}
-        depths = (n for n in range(1, len(now.lines) + 1) if all(each.lines[:n] != now.lines[:n] for each in known))
-        depth = next(depths, 1)
-        return Frame(*now.lines[depth - 1], "") if depth > 1 else None
+        return apart_from(now, known)
+
+    def recorded_apart(self, place: Site, others: list[int]) -> Frame | None:
+        """The same, of a call at `place` that is on record, whatever its rank has come to since."""
+        return apart_from(place, {each for other in spread(others) for each in self._made(other)})
 
     def named(self, rank: int, place: Site, times: int = 1) -> str:
         """`backward (train.py:50)`, `all_reduce (train.py:60)`, `2 calls of all_reduce (train.py:60)`."""
@@ -391,6 +393,13 @@ class Sites:
 def sites_of(case: Case) -> Sites:
     """The sites of a case: what they have found out is remembered for all rules."""
     return Sites(case)
+
+
+def apart_from(place: Site, known: set[Site]) -> Frame | None:
+    """The innermost line on the way to `place` by which none of the `known` sites is reached, if not its last line."""
+    depths = (n for n in range(1, len(place.lines) + 1) if all(each.lines[:n] != place.lines[:n] for each in known))
+    depth = next(depths, 1)
+    return Frame(*place.lines[depth - 1], "") if depth > 1 else None
 
 
 def _holds(places: list[Site], place: Site) -> bool:

@@ -20,9 +20,8 @@ def repeated_by_few(case: Case) -> tuple[Parting, str] | None:
     if found is None or not made_by_few(case, found):
         return None
     rank = found.who[0]
-    others = [other for other in case.ranks if other not in found.who]
-    if stands_in_it(case, found, rank) and sites_of(case).apart(rank, others):
-        return None  # by a way of its own, above the line that others use too
+    if way_of_its_own(case, found, rank) is not None:
+        return None
     call = _repeated(case, found, rank)
     return (found, call) if call else None
 
@@ -39,6 +38,19 @@ def stands_in_it(case: Case, found: Parting, rank: int) -> bool:
     entry = case.blocked.get(rank)
     group = entry.group.name if entry is not None and entry.group is not None else last.group if last else ""
     return found.divergence.step == case.ranks[rank].step.step and group in ("", found.divergence.group)
+
+
+def way_of_its_own(case: Case, found: Parting, rank: int) -> Frame | None:
+    """The line by which `rank` alone came to the call in question, above the line of a helper that others use too.
+
+    What backward computes again is called from a line that leads to all gradients: that line says nothing.
+    """
+    sites, others = sites_of(case), [other for other in case.ranks if other not in found.all_who]
+    if stands_in_it(case, found, rank):
+        return sites.apart(rank, others)
+    if len(found.places) != 1 or sites.in_backward(rank, found.places[0]):
+        return None
+    return sites.recorded_apart(found.places[0], others)
 
 
 def _repeated(case: Case, found: Parting, rank: int) -> str:

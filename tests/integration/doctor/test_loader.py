@@ -37,8 +37,6 @@ def test_the_command_says_what_is_well(tmp_path: Path) -> None:
             f"{LOADERS}:good",
             "--json",
             str(tmp_path / "out.json"),
-            "--seconds",
-            "12",
         ],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "agent")))},
         capture_output=True,

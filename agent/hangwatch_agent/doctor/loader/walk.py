@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from hangwatch.doctor.loader.model import Epoch, Walk
+from hangwatch.doctor.loader.model import BEGINS, IMPORT_S, SPARE_S, TOLD, Epoch, Walk
 from hangwatch.wire import codec
 from hangwatch_agent.doctor.loader import target
 
@@ -29,7 +29,7 @@ MOST_SHAPES = 16
 
 def main(text: str) -> None:
     plan = json.loads(text)
-    signal.alarm(int(plan["seconds"]) + 8)
+    signal.alarm(IMPORT_S)
     walk = Walk(plan["rank"], plan["workers"] or 0, plan["purpose"])
     try:
         walk = _walked(walk, plan)
@@ -45,12 +45,13 @@ def main(text: str) -> None:
 def _walked(walk: Walk, plan: dict[str, Any]) -> Walk:
     import torch
 
+    found = target.find(plan["target"])
+    signal.alarm(int(plan["seconds"]) + SPARE_S)
+    _say(BEGINS)
     _seed(torch)
     began = time.monotonic()
     given = {"rank": plan["rank"], "world_size": plan["world"], "num_workers": plan["workers"]}
-    loader = target.with_workers(
-        target.make(target.find(plan["target"]), given, plan["purpose"] != "rank"), plan["workers"]
-    )
+    loader = target.with_workers(target.make(found, given, plan["purpose"] != "rank"), plan["workers"])
     walk = replace(walk, made_s=time.monotonic() - began, **_described(loader, torch))
     _tell(walk)
     deadline = time.monotonic() + plan["seconds"]
@@ -80,7 +81,11 @@ def _set_epoch(loader: Any, number: int) -> None:
 
 
 def _tell(walk: Walk) -> None:
-    sys.stdout.write(f"hangwatch-walk:{codec.dumps(walk)}\n")
+    _say(f"{TOLD}{codec.dumps(walk)}")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 

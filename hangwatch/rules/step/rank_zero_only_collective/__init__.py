@@ -8,7 +8,7 @@ from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.last_calls import frames_at_end, library_call
 from hangwatch.facts.case import Case
 from hangwatch.facts.differences.parting import Parting, counted, parting
-from hangwatch.facts.differences.repeats import made_by_few, package_line, repeated_by_few, stands_in_it
+from hangwatch.facts.differences.repeats import made_by_few, package_line, repeated_by_few, stands_in_it, way_of_its_own
 from hangwatch.facts.processes.process_end import EndedFor, ended_for
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Frame, Status, ThreadStack
@@ -50,11 +50,16 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
     lone = case.ranks[alone[0]]
     others = tuple(rank for rank in case.blocked if rank not in alone)
     inside = found is None or stands_in_it(case, found, lone.rank)
-    caller = sites_of(case).apart(lone.rank, [rank for rank in case.ranks if rank not in alone]) if inside else None
+    if found is not None:
+        caller = way_of_its_own(case, found, lone.rank)
+    else:
+        caller = sites_of(case).apart(lone.rank, [rank for rank in case.ranks if rank not in alone])
     at = f" ({words.place(lone.where)}, called from {words.place(caller)})" if caller else words.at(lone.where)
     if caller is None and (line := package_line(case, lone.rank)) is not None:
         at = f" of {name_of(line.function)} ({words.place(line)}, below {words.place(lone.where)})"
     call = f"{_call_name(case, lone)}{at}" if inside else found.call if found is not None else "a collective"
+    if not inside and caller is not None:
+        call += f" from {words.place(caller)}"
     if inside and case.stood:
         call += words.in_step(lone.step)  # of a rank that waits still, its own table shows it
     witnesses = _witnesses(case, alone, found, caller, inside=inside)
@@ -65,7 +70,7 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
         _certainty(case, witnesses, lone.rank),
         f"{_alone_in(case, alone, call, None if inside else found)}{tail}.",
         fix="evaluate with model.module: the DDP wrapper broadcasts its buffers in forward" if buffers else "",
-        culprits=case.culprits(alone, caller if inside or found is None else _place_of(found)),
+        culprits=case.culprits(alone, caller if inside or found is None else caller or _place_of(found)),
         victims=others,
         step=found.step if found is not None else lone.step,
         evidence=() if found is None else (counted(case, found),),

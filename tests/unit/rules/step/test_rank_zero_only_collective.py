@@ -485,3 +485,16 @@ def test_calls_that_met_others_of_elsewhere_make_no_habit() -> None:
 
     judgement = diagnose(changed(World([lone, others, others]).run().snapshot(), guarded))
     assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("rank-zero-only-collective", [0])
+
+
+def test_a_call_from_a_common_helper_is_told_by_its_caller_when_the_rank_has_gone_on() -> None:
+    """GIVEN one call more than the others, paired with their next one THEN the culprit is the line that made it."""
+    usual = [[Draw(0, n), Call(line=12), Call(line=24, helper=13)] for n in range(16)]
+    more = [*usual[:10], [*usual[10], Call(line=29, helper=13)], *usual[11:]]
+    programs = [[action for step in (more if rank == 1 else usual) for action in step] for rank in range(3)]
+    verdict = diagnose(World(programs).run().snapshot()).verdict
+    assert (verdict.cause, [(each.rank, each.where and each.where.line) for each in verdict.culprits]) == (
+        "rank-zero-only-collective",
+        [(1, 29)],
+    )
+    assert "Rank 1 called all_reduce (train.py:13) from train.py:29 in epoch 0, batch 10" in verdict.summary
