@@ -30,7 +30,7 @@ from tests.unit.rules.step.aborts import EXTRA, MODULE, SIZES, TRACE, USUAL, cal
 from tests.unit.rules.step.decisions import GRADIENTS, changed
 from tests.unit.rules.step.endings import DDP, ended, failed, stepped
 from tests.unit.rules.step.loops import END, Program, epoch, everywhere, judged
-from tests.unit.simulator import TRAINER, Call, Draw, LoopEnd, World, blamed_ranks
+from tests.unit.simulator import TRAINER, Action, Call, Draw, LoopEnd, World, blamed_ranks
 
 BUFFERS = ((DDP, 2425, "_sync_buffers"), (DDP, 1782, "_pre_forward"))
 
@@ -489,7 +489,7 @@ def test_calls_that_met_others_of_elsewhere_make_no_habit() -> None:
 
 def test_a_call_from_a_common_helper_is_told_by_its_caller_when_the_rank_has_gone_on() -> None:
     """GIVEN one call more than the others, paired with their next one THEN the culprit is the line that made it."""
-    usual = [[Draw(0, n), Call(line=12), Call(line=24, helper=13)] for n in range(16)]
+    usual: list[list[Action]] = [[Draw(0, n), Call(line=12), Call(line=24, helper=13)] for n in range(16)]
     more = [*usual[:10], [*usual[10], Call(line=29, helper=13)], *usual[11:]]
     programs = [[action for step in (more if rank == 1 else usual) for action in step] for rank in range(3)]
     verdict = diagnose(World(programs).run().snapshot()).verdict
