@@ -25,6 +25,7 @@ from hangwatch.rules.step.gradient_sync_mismatch import (
     synchronised_at_own_intervals,
     synchronised_out_of_turn,
 )
+from hangwatch.rules.step.gradient_sync_mismatch.below_no_sync import accumulated_alone
 from hangwatch.rules.step.point_to_point_deadlock import point_to_point_deadlock
 from hangwatch.rules.step.rank_local_decision import (
     counts_on_from_elsewhere,
@@ -54,6 +55,7 @@ from hangwatch.rules.step.skipped_collective.by_count import left_out_while_it_c
 from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls, passed_a_call
 from hangwatch.rules.step.skipped_collective.in_another_loop import left_out_in_another_loop
 from hangwatch.rules.step.skipped_collective.in_background import left_out_in_the_background
+from hangwatch.rules.step.skipped_collective.while_accumulating import left_a_backward_out
 from hangwatch.rules.step.uneven_steps import (
     batches_discarded,
     began_at_other_epochs,
@@ -78,6 +80,8 @@ HISTORIES: tuple[Rule, ...] = (
     ended_another_loop,
     left_another_loop,
     batches_discarded,
+    accumulated_alone,
+    left_a_backward_out,
     gradient_sync_mismatch,
     synchronised_at_own_intervals,
     synchronised_alone,

@@ -38,7 +38,8 @@ class Progress:
     `step` is the index of the step in progress, counted from 0 at the start; -1 before the first. A batch drawn by the
     training loader begins one; where there is no loader, a training forward or tick(). Where there is none of these,
     an optimizer step ends one and begins the next: then -1 up to the end of step 0. `backward_step` is that in which
-    the newest gradients began to be computed; None where none were, or the record does not say.
+    the newest gradients began to be computed, `accumulated_step` that of the newest training forward that DDP was told
+    not to synchronise (`no_sync`); None where there were none, or the record does not say.
     """
 
     epoch: int | None = None
@@ -52,6 +53,7 @@ class Progress:
     completed: int = 0  # collectives completed, all groups
     at: float = 0.0  # when one of these last changed
     backward_step: int | None = None
+    accumulated_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,8 @@ class StepEntry:
 
     `issued` maps group name to the collectives issued in that group *before* this step; the collectives of step k are
     the difference between the entries k and k + 1 (or the head, for the last one). `optimizer_steps` are those made
-    before this step, in the same way; None where the record does not say.
+    before this step, and `backward_step` and `accumulated_step` are as in `Progress`, before this step as well. None
+    where there were none, or the record does not say.
     """
 
     step: int
@@ -70,6 +73,8 @@ class StepEntry:
     at: float
     issued: dict[str, int] = field(default_factory=dict)
     optimizer_steps: int | None = None
+    backward_step: int | None = None
+    accumulated_step: int | None = None
 
     @property
     def name(self) -> StepName:

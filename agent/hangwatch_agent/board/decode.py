@@ -96,6 +96,11 @@ def known(word: int) -> int | None:
     return None if word == b.NONE else word
 
 
+def known_step(word: int) -> int | None:
+    """The step of which a board has the number + 1; None for 0."""
+    return word - 1 if word > 0 else None
+
+
 def phase(word: int) -> Phase:
     return Phase(b.PHASES[word]) if 0 <= word < len(b.PHASES) else Phase.START
 
@@ -107,7 +112,8 @@ def progress(words: array[int], newest: StepEntry | None, anchor_ns: int) -> Pro
         batch=newest.batch if newest else None,
         step=newest.step if newest else -1,
         optimizer_steps=words[b.W_OPTIMIZER_STEPS],
-        backward_step=words[b.W_BACKWARD_STEP] - 1 if words[b.W_BACKWARD_STEP] > 0 else None,
+        backward_step=known_step(words[b.W_BACKWARD_STEP]),
+        accumulated_step=known_step(words[b.W_ACCUMULATED_STEP]),
         forwards=words[b.W_FORWARDS],
         ticks=words[b.W_TICKS],
         draws=words[b.W_DRAWS],
@@ -168,10 +174,11 @@ def _peers(group: int, words: array[int]) -> tuple[PeerCount, ...]:
 def step_entry(number: int, raw: bytes, groups: tuple[Slot, ...], anchor_ns: int) -> StepEntry:
     """An entry of the step ledger. Groups that did not exist yet, or could not be counted, are left out."""
     words = array("q", raw)
+    counted = words[b.S_END] - (b.STEPS_AT + number % b.STEPS * b.STEP_WORDS + b.S_ISSUED)
     issued = {
         slot.head.name: words[b.S_ISSUED + slot.index]
         for slot in groups
-        if slot.index < words[b.S_GROUPS] and slot.since <= number and words[b.S_ISSUED + slot.index] >= 0
+        if slot.index < counted and slot.since <= number and words[b.S_ISSUED + slot.index] >= 0
     }
     return StepEntry(
         step=words[b.S_STEP],
@@ -180,7 +187,9 @@ def step_entry(number: int, raw: bytes, groups: tuple[Slot, ...], anchor_ns: int
         loader=known(words[b.S_LOADER]),
         at=moment(words[b.S_AT], anchor_ns),
         issued=issued,
-        optimizer_steps=words[b.S_OPTIMIZED] - 1 if words[b.S_OPTIMIZED] > 0 else None,
+        optimizer_steps=words[b.S_OPTIMIZED],
+        backward_step=known_step(words[b.S_BACKWARD]),
+        accumulated_step=known_step(words[b.S_ACCUMULATED]),
     )
 
 

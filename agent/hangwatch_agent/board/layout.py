@@ -6,7 +6,9 @@ The format is explained in `hangwatch_agent.board.writer.BoardWriter`.
 from __future__ import annotations
 
 MAGIC = int.from_bytes(b"HANGWTCH", "little")
-VERSION = 4  # 2: a call site is the whole call path, as numbers of the table's lines; 3: blob "caught"; 4: peer slots
+# 2: a call site is the whole call path, as numbers of the table's lines; 3: blob "caught"; 4: peer slots;
+# 5: the newest backward before a step, and the newest forward without synchronisation
+VERSION = 5
 
 # Indices of the words at the front.
 (W_MAGIC, W_VERSION, W_SIZE, W_PID, W_START_TICKS, W_DETACHED, W_PHASE, W_PHASE_AT) = range(8)
@@ -28,6 +30,7 @@ BLOBS = {  # name: bytes in each half
 }
 BLOB_WORDS = 5
 W_BACKWARD_PATH = W_BLOBS + len(BLOBS) * BLOB_WORDS  # of the call path to backward, one more; 0 where it is not one
+W_ACCUMULATED_STEP = W_BACKWARD_PATH + 1  # one more than the newest step with a forward that is not to synchronise
 
 GROUP_SLOTS, LOADER_SLOTS, THREAD_SLOTS, PEER_SLOTS = 24, 8, 16, 64
 SLOT_WORDS, PEER_WORDS = 8, 4
@@ -38,8 +41,9 @@ F_EXHAUSTED, F_LEFT, F_TRAINING = 1, 2, 4
 (P_GROUP, P_PEER, P_SENT, P_RECEIVED) = range(4)  # of P_GROUP, one more: 0 is a slot that is free
 
 STEPS = 512
-STEP_WORDS = 8 + GROUP_SLOTS
-(S_MARK, S_STEP, S_EPOCH, S_BATCH, S_LOADER, S_AT, S_GROUPS, S_OPTIMIZED, S_ISSUED) = range(9)
+STEP_WORDS = 10 + GROUP_SLOTS
+(S_MARK, S_STEP, S_EPOCH, S_BATCH, S_LOADER, S_AT, S_END, S_OPTIMIZED, S_BACKWARD, S_ACCUMULATED) = range(10)
+S_ISSUED = 10
 CALLS = 2048
 CALL_WORDS = 12
 (C_MARK, C_GROUP, C_SEQ, C_OP, C_SHAPES, C_NUMEL, C_PEER, C_TAG, C_THREAD, C_SITE, C_STEP, C_AT) = range(12)

@@ -78,8 +78,9 @@ class BoardWriter:
     loader slots   8 x 8 words: epoch, batches drawn, flags
     thread slots   16 x 8 words: thread id, name, number + 1 of the call it is inside (0: none), since when
     peer slots     64 x 4 words: number of a group slot + 1 (0: free), peer, messages sent to it, received from it
-    step ledger    ring of 512 x 32 words: mark, step, epoch, batch, loader, time, number of groups, optimizer steps
-                   made before it + 1, issued counts
+    step ledger    ring of 512 x 34 words: mark, step, epoch, batch, loader, time, index of the word behind the
+                   issued counts, optimizer steps made before it; number + 1 (0: none) of the step of the newest
+                   backward, and of the newest forward without a synchronisation of gradients; issued counts
     calls          ring of 2048 x 12 words: mark, group, number, op, shapes, elements, peer, tag, thread, site, step, at
     table          128 kB of JSON lines, only ever appended to; words name a line by its number (op, shapes, site). A
                    site is a list of numbers of lines, each with one frame ([file, line, function]), innermost first

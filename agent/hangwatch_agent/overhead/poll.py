@@ -53,7 +53,8 @@ class MadeUpRank:
         words, number, now = self._writer.words, self._steps, time.monotonic_ns()
         entry = b.STEPS_AT + number % b.STEPS * b.STEP_WORDS
         words[entry + b.S_STEP] = words[entry + b.S_BATCH] = number
-        words[entry + b.S_AT], words[entry + b.S_GROUPS], words[entry + b.S_ISSUED] = now, 1, self._seq
+        words[entry + b.S_AT], words[entry + b.S_END] = now, entry + b.S_ISSUED + 1
+        words[entry + b.S_ISSUED] = self._seq
         words[entry] = words[b.W_STEPS_WRITTEN] = self._steps = number + 1
         for _ in range(CALLS_IN_STEP):
             self._seq += 1

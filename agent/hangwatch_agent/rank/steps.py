@@ -26,7 +26,7 @@ from hangwatch_agent.board.writer import BoardWriter
 from hangwatch_agent.rank.groups import Groups
 
 NOTHING, BY_OPTIMIZER, BY_FORWARD, BY_TICK, BY_LOADER, BY_FRAMEWORK = range(6)
-PACK = Struct(f"={b.S_OPTIMIZED - b.S_MARK}q").pack_into
+PACK = Struct(f"={b.S_ISSUED - b.S_MARK}q").pack_into  # from its mark, which is set at last
 WINDOW = 32  # steps; the slowest recent step is that of this window and the one before
 FIRST, WARM = 2, 8  # the first steps, which compile and warm caches, are forgotten behind so many
 
@@ -47,6 +47,7 @@ class Steps:
         self.loader = b.NONE  # whose batches the steps of a framework are
         self.at = b.STEP  # the phase that follows a draw: a framework may say that it is another
         self.backward = 0  # the count as the newest gradients began to be computed
+        self.accumulated = 0  # the count at the newest forward that was not to be synchronised
         self.data_ns = self.before_sync_ns = 0  # hooks add to these; `publish` puts them on the board
         self._timed = self._total = self._last = self._slowest = self._slowest_before = 0
         self._turn = FIRST + 1  # the count of steps at which a window of the slowest ends
@@ -62,8 +63,11 @@ class Steps:
 
         Runs once a step, where caches are cold: one body, for each call costs as much as five lines of it.
         """
-        board, number, groups = self._board, self.count, self._groups.slots
-        words, entry = board.words, STEPS_AT + number % STEPS * STEP_WORDS
+        board = self._board
+        number = self.count
+        groups = self._groups.slots
+        words = board.words
+        entry = STEPS_AT + number % STEPS * STEP_WORDS
         # The entry that lay here needs no voiding: readers leave out the oldest, which the next one overwrites.
         at = entry + S_ISSUED
         for group in groups:
@@ -76,7 +80,10 @@ class Steps:
             words[at] = group.issued
             at += 1
         # Not word by word: no reader looks into an entry without its mark.
-        PACK(board.bytes, entry * 8 + 8, number, epoch, batch, loader, now, len(groups), words[W_OPTIMIZER_STEPS] + 1)
+        PACK(
+            board.bytes, entry * 8, 0, number, epoch, batch, loader, now,
+            at, words[W_OPTIMIZER_STEPS], self.backward, self.accumulated,
+        )  # fmt: skip
         self.count = number = number + 1
         words[entry] = words[W_STEPS_WRITTEN] = number
         if not (before := self.began_at):
@@ -89,6 +96,10 @@ class Steps:
                 self._slowest_before, self._slowest = self._slowest, 0
                 self._turn = number + WINDOW if number > WARM else WARM + 1
         self.began_at = now
+
+    def accumulates(self) -> None:
+        """A forward of this step is not to be synchronised."""
+        self.accumulated = self._board.words[b.W_ACCUMULATED_STEP] = self.count
 
     def publish(self) -> None:
         """Put the times on the board. For the ticker: they are not needed after each step."""

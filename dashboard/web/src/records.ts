@@ -85,6 +85,7 @@ export interface Progress {
   completed: number;
   at: number;
   backward_step: number | null;
+  accumulated_step: number | null;
 }
 
 export interface Reading {
@@ -117,6 +118,8 @@ export interface StepEntry {
   at: number;
   issued: Record<string, number>;
   optimizer_steps: number | null;
+  backward_step: number | null;
+  accumulated_step: number | null;
 }
 
 export interface StepTimes {

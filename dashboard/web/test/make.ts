@@ -54,7 +54,7 @@ export function node(name: string, ranks: number[], ...children: StackNode[]): S
 }
 
 export function step(step: number, at: number): StepEntry {
-  return { step, epoch: 0, batch: step, loader: 0, at, issued: {}, optimizer_steps: null };
+  return { step, epoch: 0, batch: step, loader: 0, at, issued: {}, optimizer_steps: null, backward_step: null, accumulated_step: null };
 }
 
 export function columns(count: number, more: Partial<RankColumns> = {}): RankColumns {

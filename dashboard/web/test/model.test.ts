@@ -46,7 +46,7 @@ describe("collectives lined up", () => {
 
 describe("ranks in columns", () => {
   it("turns an incident into what the live page gets", () => {
-    const progress = (step: number) => ({ epoch: 0, batch: step, step, optimizer_steps: 0, forwards: 0, ticks: 0, draws: 0, calls: 2 * step, completed: 0, at: 0, backward_step: null });
+    const progress = (step: number) => ({ epoch: 0, batch: step, step, optimizer_steps: 0, forwards: 0, ticks: 0, draws: 0, calls: 2 * step, completed: 0, at: 0, backward_step: null, accumulated_step: null });
     const found = columnsOf(incident([report(1, { progress: progress(249), host: "b" }), report(0, { progress: progress(250) })], {}));
     expect(found).toMatchObject({ rank: [0, 1], step: [250, 249], lag: [0, 1], nodes: ["node-a", "b"], node: [0, 1] });
     expect(found.phases[found.phase[0]!]).toBe("backward");

@@ -9,7 +9,7 @@ one, and takes both for a parameter that was left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from hangwatch.facts.call_site import Site, in_backward, in_the_engine, site
@@ -17,6 +17,7 @@ from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.last_calls import by_backend, endings_of, frames_at_end
 from hangwatch.facts.calls.skip_paths import ways_past
 from hangwatch.facts.case import Case, once
+from hangwatch.facts.differences.backwards import backwards_in
 from hangwatch.facts.differences.caught_errors import caught_in_backward
 from hangwatch.facts.differences.parting import Left, Parting, parting
 from hangwatch.facts.rank_end import Why, ending
@@ -192,14 +193,19 @@ def optimized(view: RankView, step: int) -> bool:
     return before is not None and after is not None and after > before
 
 
-def _was_backward(views: Iterable[RankView], step: int, *, seen: bool) -> bool:
-    """`views` called backward in that step. `seen`: no framework's loop, of unknown source, may have left it out."""
+def _was_backward(views: Sequence[RankView], step: int, *, seen: bool) -> bool:
+    """`views` called backward in that step, to synchronise. `seen`: no framework's loop may have left it out."""
+    if any((made := backwards_in(view, step)) is not None and made.accumulates for view in views):
+        return False
     known = [has_called_backward(view, step) for view in views]
     return all(known) or (seen and False not in known)
 
 
 def has_called_backward(view: RankView, step: int) -> bool | None:
     """Whether `view` called backward in that step; None where that is not recorded, or it called it in a later one."""
+    made = backwards_in(view, step)
+    if made is not None:
+        return made.begun
     newest = view.reading.progress.backward_step if view.reading is not None else None
     late = newest is not None and newest < step and view.dead  # the ticker had not put the last one on the board
     return None if newest is None or newest > step or late else newest == step

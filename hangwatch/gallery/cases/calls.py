@@ -131,4 +131,12 @@ CALLS: tuple[Case, ...] = (
         step=(0, 1),
         where="main",
     ),
+    Case(
+        name="accumulation-by-tokens",
+        cause="gradient-sync-mismatch",
+        script="gradient_sync_by_tokens.py",
+        ranks=3,
+        step=(0, 43),
+        where="main",
+    ),
 )

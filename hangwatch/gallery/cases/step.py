@@ -146,6 +146,14 @@ STEP: tuple[Case, ...] = (
         after=16.0,
     ),
     Case(
+        name="skipped-while-accumulating",
+        cause="skipped-collective",
+        script="skipped_while_accumulating.py",
+        ranks=3,
+        step=(0, 41),
+        where="main",
+    ),
+    Case(
         name="unused-parameters",
         cause="data-dependent-graph",
         script="data_dependent_graph.py",

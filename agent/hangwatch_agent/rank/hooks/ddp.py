@@ -161,6 +161,7 @@ class ForwardHook:
         board, steps, context, grad_enabled = self._board, self._steps, self._context, self._grad_enabled
         time_ns, forwards, phase, phase_at = time.monotonic_ns, b.W_FORWARDS, b.W_PHASE, b.W_PHASE_AT
         training, evaluation, compiling = b.FORWARD, b.EVAL, is_traced()
+        of_ddp = original is not _nothing
 
         def enter(module: Any, *inputs: Any, **kwargs: Any) -> Any:
             if compiling():
@@ -168,14 +169,19 @@ class ForwardHook:
             try:
                 words = board.words
                 self._forwards = words[forwards] = self._forwards + 1
-                words[phase_at] = now = time_ns()
+                words[phase_at] = time_ns()
                 self._grad = grad = grad_enabled()
-                words[phase] = training if grad else evaluation
-                if grad and steps.source <= BY_FORWARD:
-                    self._offer(module, now)
+                if grad:
+                    words[phase] = training
+                    if steps.source <= BY_FORWARD:
+                        self._offer(module, words[phase_at])
+                    if of_ddp and not module.require_backward_grad_sync:  # below its no_sync()
+                        steps.accumulates()
+                else:
+                    words[phase] = evaluation
                 if context.unconfirmed:
                     self._settle(module, grad)
-                if not self._planned and original is not _nothing:
+                if not self._planned and of_ddp:
                     self._plan(module)
             except Exception as error:
                 context.guard.swallow(error)

@@ -61,7 +61,7 @@ def step(writer: BoardWriter, number: int, issued: int = 0) -> None:
     words, entry = writer.words, b.STEPS_AT + number % b.STEPS * b.STEP_WORDS
     words[entry] = 0
     words[entry + b.S_STEP], words[entry + b.S_EPOCH], words[entry + b.S_BATCH] = number, 0, number
-    words[entry + b.S_LOADER], words[entry + b.S_AT], words[entry + b.S_GROUPS] = 0, number + 1, 1
+    words[entry + b.S_LOADER], words[entry + b.S_AT], words[entry + b.S_END] = 0, number + 1, entry + b.S_ISSUED + 1
     words[entry + b.S_ISSUED] = issued
     words[entry] = words[b.W_STEPS_WRITTEN] = number + 1
 
@@ -286,7 +286,7 @@ def test_what_is_no_board_says_so(tmp_path: Path) -> None:
 
 def test_a_board_of_another_version_says_so(writer: BoardWriter, path: Path) -> None:
     writer.words[b.W_VERSION] = 9
-    with pytest.raises(BoardError, match=r"version 9; this hangwatch reads version 4"):
+    with pytest.raises(BoardError, match=r"version 9; this hangwatch reads version 5"):
         read_board(path)
 
 

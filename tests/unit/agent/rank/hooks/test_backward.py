@@ -158,6 +158,15 @@ def test_the_step_of_the_newest_backward_comes_to_the_board(watched: Watched, ho
     assert [*steps, published(watched)] == [None, 0, 1, 2, 2]
 
 
+def test_each_step_says_in_which_one_before_it_gradients_were_computed(watched: Watched, hook: BackwardHook) -> None:
+    for count in (1, 0, 2):
+        watched.context.steps.tick()
+        for _ in range(count):
+            backward()
+    watched.context.steps.tick()
+    assert [entry.backward_step for entry in watched.reading.steps] == [None, 0, 0, 2]
+
+
 def test_a_backward_that_raises_was_called(watched: Watched, hook: BackwardHook) -> None:
     watched.context.steps.tick()
     lines_of_an_error()

@@ -23,7 +23,7 @@ OURS = str(Path(hangwatch_agent.__file__).parent)
 MOST_BYTECODES, MOST_CALLS = (
     480,
     10,
-)  # of Python 3.11: 477 and 10, 3 more in the slowest step, with torch's own test for torch.compile
+)  # of Python 3.11: 476 and 10, 3 more in the slowest step, with torch's own test for torch.compile
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -299,6 +300,24 @@ def test_the_plan_of_a_model_is_told_at_its_first_forward(
         "True",
     )
     assert plan["parameters"].startswith("2, ")
+
+
+def test_each_step_says_in_which_one_before_it_a_forward_was_not_to_be_synchronised(
+    watched: Watched, hook: ForwardHook, lone_group: None
+) -> None:
+    model, other = DistributedDataParallel(nn.Linear(2, 3)), nn.Linear(2, 3)
+    hook.watch(other)
+    for kept in (True, False, True):
+        watched.context.steps.tick()
+        with model.no_sync():
+            other(torch.ones(1, 2))
+            with torch.no_grad():
+                model(torch.ones(1, 2))
+        with model.no_sync() if kept else nullcontext():
+            model(torch.ones(1, 2)).sum().backward()
+    watched.context.steps.tick()
+    assert [entry.accumulated_step for entry in watched.reading.steps] == [None, 0, 0, 2]
+    assert watched.reading.progress.accumulated_step == 2
 
 
 def test_a_model_that_cannot_be_described_trains_on(

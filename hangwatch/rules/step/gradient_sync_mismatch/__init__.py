@@ -23,15 +23,15 @@ from hangwatch.facts.differences.parting import ends_a_loop
 from hangwatch.facts.differences.rhythms import keep_own_intervals
 from hangwatch.facts.differences.updates import keep_own_paces, other_pace, updates_apart
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty, Divergence, Frame, StepName
+from hangwatch.model import Certainty, Divergence, StepName
 from hangwatch.ranks.sides import by_value, spread
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.step.gradient_sync_mismatch.places import ALIKE, backward_place, waits_in
 from hangwatch.stacks.activity import Within
 from hangwatch.stacks.frames import user_frame
 
 GRADIENTS = " their gradients"
-_ALIKE = "let all ranks accumulate alike: reduce what decides it (a number of tokens, a size) before"
 
 
 def gradient_sync_mismatch(case: Case) -> Finding | None:
@@ -63,7 +63,7 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
         witnesses.append(Witness(Kind.MAJORITY, f"most ranks keep one rhythm: {case.name(by_cadence[usual])}"))
     sides = [f"{case.name(ranks)} every {words.plural(found, 'batch')}" for found, ranks in by_cadence.items()]
     what = _what(case, some[0], first.group)
-    place = _backward(case, first.group) if what == GRADIENTS else None
+    place = backward_place(case, first.group) if what == GRADIENTS else None
     return Finding(
         "gradient-sync-mismatch",
         case.weigh(witnesses),
@@ -106,23 +106,6 @@ def _what(case: Case, rank: int, group: str) -> str:
     return words.at(user_frame(made[-1].frames))
 
 
-def _backward(case: Case, group: str = "") -> Frame | None:
-    """The one line from which all ranks that wait for gradients, of that group, called backward; None for several."""
-    inside = (
-        case.blocked[view.rank].where
-        for view in case
-        if view.rank in case.blocked and Within.BACKWARD in view.now.within
-        if not group or _waits_in(case, view.rank, group)
-    )
-    lines = {frame for frame in inside if frame is not None}
-    return lines.pop() if len(lines) == 1 else None
-
-
-def _waits_in(case: Case, rank: int, name: str) -> bool:
-    group = case.blocked[rank].group
-    return group is not None and group.name == name
-
-
 def synchronised_at_own_intervals(case: Case) -> Finding | None:
     """Ranks synchronise after numbers of batches that change, and are a rank's own: one waits for gradients, and others
     are past their last ones.
@@ -144,7 +127,7 @@ def synchronised_at_own_intervals(case: Case) -> Finding | None:
     stand = ("waits in another call", "wait in another call")
     stand = stand if not_past else ("is past its last ones", "are past their last ones")
     odd = min(inside, others, key=len) if len(inside) != len(others) else []
-    place = _backward(case, first.group)
+    place = backward_place(case, first.group)
     usual = [f"rank {rank} after {_from_to(gaps[rank])} batches" for rank in (*spread(inside), *spread(others))]
     where = case.at_places(others)
     return Finding(
@@ -154,7 +137,7 @@ def synchronised_at_own_intervals(case: Case) -> Finding | None:
         f" ({words.listed(usual[: words.SHOWN])}): {case.name(inside)} {words.verb(len(inside), 'waits', 'wait')} for"
         f" gradients in {words.step(case.ranks[inside[0]].step)}, and {case.name(others)}"
         f" {words.verb(len(others), *stand)}{where}.",
-        fix=_ALIKE,
+        fix=ALIKE,
         culprits=case.culprits(odd, place),
         victims=tuple(rank for rank in case.blocked if rank not in odd),
         step=first.name,
@@ -180,7 +163,7 @@ def _has_no_more(case: Case, view: RankView) -> bool:
 def _waits_elsewhere(case: Case, view: RankView, group: str) -> bool:
     """It is in a call of that group to which all ranks come, and which those in gradients have not made."""
     in_gradients = view.rank not in case.blocked or Within.BACKWARD in view.now.within
-    return not in_gradients and _waits_in(case, view.rank, group) and reached_by_all(case, view)
+    return not in_gradients and waits_in(case, view.rank, group) and reached_by_all(case, view)
 
 
 def _from_to(gaps: list[int]) -> str:
@@ -188,7 +171,7 @@ def _from_to(gaps: list[int]) -> str:
 
 
 def _is_in_gradients(case: Case, rank: int, group: str) -> bool:
-    return rank in case.blocked and Within.BACKWARD in case.ranks[rank].now.within and _waits_in(case, rank, group)
+    return rank in case.blocked and Within.BACKWARD in case.ranks[rank].now.within and waits_in(case, rank, group)
 
 
 def synchronised_alone(case: Case) -> Finding | None:
@@ -249,7 +232,7 @@ def split_or_repeated(case: Case) -> Finding | None:
         f"{case.name(found.behind, capital=True)} made more forwards for each optimizer step than {others}, first in"
         f" step {found.step}: {does}, so that gradients are paired with those of other batches.",
         fix="let all ranks accumulate, split or repeat alike: reduce what decides it (an error, a size) before",
-        culprits=case.culprits(found.behind, _backward(case)),
+        culprits=case.culprits(found.behind, backward_place(case)),
         victims=case.victims(found.behind),
         step=StepName(None, None, found.step),
         evidence=(
@@ -276,7 +259,7 @@ def accumulated_otherwise(case: Case) -> Finding | None:
         f"{words.capital(odd)} synchronised gradients after {sooner} forwards than {others}:"
         f" {words.plural(found.updates, 'optimizer step')} in {mine:,} forwards and in {theirs:,}; gradients are paired"
         " with those of other batches.",
-        fix=_ALIKE,
+        fix=ALIKE,
         culprits=case.culprits(found.odd),
         victims=case.victims(found.odd),
         step=case.ranks[found.odd[0]].step,
