@@ -43,6 +43,7 @@ class Sites:
         self._known: dict[int, Counter[Site]] = {}
         self._callers: dict[int, Counter[Caller]] = {}
         self._all: dict[int, set[Site]] = {}
+        self._in_backward: dict[int, set[Site | None]] = {}
         self._steps: dict[int, dict[int, list[Site]]] = {}
         self._came_from: dict[Site, set[Site | None]] | None = None
 
@@ -193,8 +194,10 @@ class Sites:
 
         They come in one call or in several, which is not for the user to count.
         """
-        calls = self.case.ledger.calls(rank).values()
-        return any(in_backward(call) for call in calls if site(call) == place)
+        if rank not in self._in_backward:
+            calls = self.case.ledger.calls(rank).values()
+            self._in_backward[rank] = {site(call) for call in calls if in_backward(call)}
+        return place in self._in_backward[rank]
 
     def synchronised(self, rank: int, group: str, steps: set[int]) -> set[int]:
         """Those of `steps` in which a backward of `rank` issued collectives in `group`, as far as recorded."""

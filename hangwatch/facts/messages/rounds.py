@@ -48,6 +48,7 @@ class LeftHabit:
 class _Round:
     opened: Site | None  # where the collective before it was called
     calls: list[Collective] = field(default_factory=list)  # those with peers, and collectives of other groups
+    _served: dict[Hashable, list[Collective]] = field(default_factory=dict)  # what was asked for, as it is asked often
 
     def serving(self, op: str, peer: int, call: Collective) -> int:
         """How many of its calls are an `op` with `peer`, in the group and with the tag of `call`."""
@@ -62,7 +63,11 @@ class _Round:
         return any((each.op, each.peer) == (usual.op, usual.peer) and site(each) == site(usual) for each in self.calls)
 
     def _serving(self, op: str, peer: int, call: Collective) -> list[Collective]:
-        return [each for each in self.calls if is_point_to_point(each) and serves(each, op, peer, call)]
+        asked = (op, peer, call.group, call.tag)
+        if asked not in self._served:
+            made = [each for each in self.calls if is_point_to_point(each) and serves(each, op, peer, call)]
+            self._served[asked] = made
+        return self._served[asked]
 
     def has_passed(self, usual: Collective, before: _Round) -> bool:
         """It holds a collective that came behind `usual` in the round before, oftener than it came ahead of it."""

@@ -1,14 +1,18 @@
-"""The judge's cost grows about linearly with the ranks, and stays within its figures."""
+"""The judge's cost grows about linearly with the ranks and their records, and stays within its figures."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
+from types import FrameType
 
 import pytest
 
 from hangwatch.judge import diagnose
 from hangwatch.model import Snapshot
+from hangwatch.report.incident import snapshot_of
+from scripts import judged
 from tests.unit.big import branches, skipped, uneven
 
 
@@ -47,3 +51,25 @@ def test_the_waits_of_a_verdict_do_not_grow_with_the_ranks() -> None:
     assert len(verdict.waits) == 1
     assert len(verdict.summary) < 300
     assert all(len(sentence) < 300 for sentence in (*verdict.evidence, *verdict.details))
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("name", ["p33-adaptive-recompute-tp", "p37-micro-batch-ramp-send-send"])
+def test_a_judgement_looks_at_each_recorded_call_a_limited_number_of_times(name: str) -> None:
+    """Of two real programs with full records: each once took millions of looks, and ten seconds."""
+    snapshot = snapshot_of([judged.incident(name)])
+    recorded = sum(len(rank.board_calls) + len(rank.collectives.recent) for rank in snapshot.ranks)
+    made = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal made
+        made += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        diagnose(snapshot)
+    finally:
+        sys.setprofile(before)
+    assert recorded > 1000
+    assert made < 600 * recorded, f"{made / recorded:.0f} function calls for each of {recorded} recorded calls"
