@@ -42,6 +42,7 @@ class Departure:
     few: bool = False  # most did otherwise, where nothing tells which side left a call out or added one
     by_most: bool = False  # of most ranks, by the habit of all of them
     again: bool = False  # the added calls are those that these ranks made just before: one more turn of a loop
+    begun_again: bool = False  # no loop has ever gone back from there: what was to come behind these calls was left out
     turn_less: bool = False  # the calls left out are those that all made just before: one turn of a loop fewer
     twice: bool = False  # a call made once more, right behind the first time, explains what was left out as well
     instead: int = 0  # so many calls of a turn made once more explain it too, or left out where some were added

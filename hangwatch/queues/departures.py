@@ -15,9 +15,10 @@ from .history import Histories
 from .matching import shape
 from .model import Call, Communicator, Queues
 from .names import apart, at, named, ranks
-from .readings import OFTEN, Kind
+from .readings import Kind
 from .stuck import Kind as Stands
 from .stuck import Stuck
+from .turns import OFTEN
 
 AGREED = 3  # calls behind the place that agree again and are no chance
 _MANY = 16  # turns of a loop; models have fewer layers that each make one call of a kind, or their calls differ
@@ -94,7 +95,7 @@ def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, .
         victims=victims,
         evidence=tuple(_witnesses(departure)),
         waits=waits,
-        left_out=departure.usual if cause == "skipped-collective" else None,
+        left_out=departure.usual if cause == "skipped-collective" and not departure.begun_again else None,
         departure=departure,
         alternatives=_or_else(departure),
         fix=_AS_OFTEN if departure.run else "",
@@ -134,7 +135,8 @@ def _first_of_all(departure: Departure) -> tuple[Alternative, ...]:
 def _or_the_other(departure: Departure) -> tuple[Alternative, ...]:
     """A turn of a loop that was made once more, and what comes between two turns left out: calls alone do not tell."""
     who, calls = ranks(departure.ranks), words.plural(departure.instead, "call")
-    if not departure.instead or departure.twice or departure.by_most or departure.stayed or departure.ended:
+    told = departure.twice or departure.by_most or departure.stayed or departure.ended or departure.begun_again
+    if told or not departure.instead:
         return ()
     if departure.kind is Kind.EXTRA:
         said = f"{who} may have left out {calls} there instead, and have made none once more"
@@ -282,6 +284,13 @@ def _said(departure: Departure) -> tuple[str, str]:
         return _said_of_cadence(departure), "gradient-sync-mismatch"
     if departure.kind is Kind.SKIPPED:
         return _said_of_skipped(departure)
+    if departure.begun_again:
+        said = (
+            f"{who} began again after {words.plural(departure.count, 'call')} of {group.title}, from"
+            f" {named(departure.own, number, group)}{own} on, where the others call {shape(departure.usual)}{usual}:"
+            " what comes behind these calls was left out, as by an error that is caught."
+        )
+        return said, "skipped-collective"
     if departure.kind is Kind.EXTRA and departure.again:
         said = (
             f"{who} made {words.plural(departure.count, 'call')} of {group.title} once more, from"

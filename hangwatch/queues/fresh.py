@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .history import Histories
-from .readings import OFTEN
 from .stuck import Stuck
+from .turns import OFTEN
 
 
 def all_recorded(root: Stuck) -> bool:

@@ -26,7 +26,7 @@ from .names import of_one_path, path_of
 from .readings import ENOUGH, FARTHEST, Kind, Reading, as_changed, due, habit, of_a_run, read, regular, swapped
 from .rows import left_out_before, usual_rank
 from .told import is_sited, told_by_all
-from .turns import sooner_than_ever
+from .turns import begun_again, sooner_than_ever
 
 
 class Histories:
@@ -294,7 +294,8 @@ class Histories:
             stayed=stayed,
             run=reading.run,
             twice=reading.again,
-            again=is_turn(reading, row, place, lane.numbers[at : at + reading.count]),
+            again=(again := is_turn(reading, row, place, lane.numbers[at : at + reading.count])),
+            begun_again=again and begun_again(row[:place], row[place]),
             turn_less=reading.kind is Kind.SKIPPED and turn_again(usual, place, reading.count),
             early=not place and lane.lost and theirs.lost,
             went_on=reading.kind is not Kind.SKIPPED or usual[place] in row[place:],

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from .model import Lane
-from .readings import OFTEN, Kind, Reading
+from .readings import Kind, Reading
+from .turns import OFTEN
 
 
 def more_than_ever(lane: Lane, row: Sequence[int], usual: Sequence[int], place: int) -> Reading | None:

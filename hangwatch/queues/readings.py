@@ -14,13 +14,12 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TypeVar
 
-from .turns import sooner_than_ever
+from .turns import OFTEN, sooner_than_ever
 
 Token = TypeVar("Token", bound=Hashable)
 
 FARTHEST = 32  # calls that a rank may have left out or added at one place
 LOOKED_AT = 64  # calls behind it that are compared
-OFTEN = 2  # earlier rounds that make an order a rank's own
 ENOUGH = 8  # calls in a row that agree again are no chance
 _CONTEXT = 256  # calls from which the next one is expected: a metric may come once in many rounds
 

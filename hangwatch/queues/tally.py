@@ -20,7 +20,7 @@ from .follow import Chain
 from .matching import shape
 from .model import Communicator, Lane, Queues
 from .names import ranks
-from .readings import OFTEN
+from .turns import OFTEN
 
 _EARLIER = 4  # spans with messages that are looked at
 _FARTHEST = 64  # collectives before the last common one: hosts may have enqueued some behind the messages that wait

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
+
+OFTEN = 2  # earlier rounds that make a habit
 
 
 def rounds(before: Sequence[int], own: int, round_: int) -> list[int]:
@@ -19,3 +22,11 @@ def sooner_than_ever(before: Sequence[int], own: int, round_: int) -> bool:
     """Whether the order of calls comes to `own` after fewer rounds than each time before."""
     *earlier, last = rounds(before, own, round_)
     return bool(earlier) and last < min(earlier)
+
+
+def begun_again(before: Sequence[int], own: int) -> bool:
+    """Whether `own` came often, and never behind the call that is last: a jump back, and no turn more of a loop.
+
+    Between two turns of a loop there is always the same way from the last call to the first one.
+    """
+    return before.count(own) > OFTEN and (before[-1], own) not in set(pairwise(before))

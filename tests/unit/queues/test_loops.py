@@ -122,6 +122,19 @@ def test_a_round_that_one_rank_makes_once_more_is_no_call_of_its_own(tmp_path: P
     assert [each.cause for each in found.alternatives] == ["rank-local-decision", "skipped-collective"]
 
 
+def test_a_forward_that_is_given_up_and_begun_again_is_no_round_more(tmp_path: Path) -> None:
+    """WHEN no loop has ever gone back from there THEN what comes behind was left out, as by an error that is caught."""
+    head: list[Step] = [Call("all_gather", 20, 8, out=32)]
+    layer: list[Step] = [Call("all_reduce", 30, 64), Call("all_reduce", 31, 64)]
+    rest: list[Step] = [Call("all_reduce", 40, 2), *[Call("all_reduce", 41, 64)] * 16, Call("all_reduce", 42, 1)]
+    turn: list[Step] = [*head, *layer * 8, *rest, Sync()]
+    given_up: list[Step] = [*head, *layer * 5]
+    found = verdict(JobDumps(every(4, turn * 12, {1: [*turn * 6, *given_up, *turn * 6]}), timed=False), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("skipped-collective", [1], "likely")
+    assert "Rank 1 began again after 11 calls of the default group, from all_gather" in found.summary
+    assert [each.cause for each in found.alternatives] == ["rank-local-decision"]
+
+
 def test_what_is_new_in_a_short_record_may_have_come_before(tmp_path: Path) -> None:
     layers: list[Step] = [Call("all_reduce", 40, 16)] * 7
     turn: list[Step] = [*layers, Call("all_reduce", 50, 1), Sync()]
