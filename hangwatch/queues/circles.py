@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from hangwatch import words
@@ -62,7 +63,11 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     found = replace(
         found,
         certainty=found.certainty if sure else Certainty.UNDETERMINED,  # else the call may come later
-        alternatives=(*(_or_else(stray, skip is not None) if without else ()), *_or_end_of_loop(ended)),
+        alternatives=(
+            *(_or_else(stray, skip is not None) if without else ()),
+            *_or_end_of_loop(ended),
+            *_or_not_created(chain, queues.record),
+        ),
     )
     if skip is None:
         return found
@@ -355,6 +360,15 @@ def _or_end_of_loop(ended: list[int]) -> tuple[Alternative, ...]:
         return ()
     said = f"{ranks(ended)} never made that call before: it may come after the end of their loop"
     return (Alternative("uneven-steps", Certainty.UNDETERMINED, said),)
+
+
+def _or_not_created(chain: Chain, record: str) -> Iterator[Alternative]:
+    """Ranks that wait elsewhere may not have come to a group yet, or not have it at all."""
+    for each in chain.roots:
+        if each.kind is Kind.MISSING:
+            known = f"no {record} of {ranks(each.awaited)} tells of {each.group.title}"
+            said = f"{known}: it may never have been created there"
+            yield Alternative("new-group-mismatch", Certainty.UNDETERMINED, said)
 
 
 def _own(one: Stuck, rank: int) -> str:

@@ -43,7 +43,7 @@ class Follower:
         """
         if one.kind in _ENDS:
             yield from self._same_batch(one) if one.kind is Kind.WIRE else ()
-            yield from self._enqueued_earlier(one) if one.kind is Kind.MISSING else ()
+            yield from self._before_missing(one) if one.kind is Kind.MISSING else ()
             return
         early = one.kind in (Kind.HELD, Kind.QUEUED)
         ranks = one.waiting if one.kind is Kind.QUEUED else one.awaited
@@ -58,6 +58,11 @@ class Follower:
         yield from sorted(found.values(), key=lambda other: other.kind is Kind.QUEUED)
         if one.kind is Kind.ABSENT:
             yield from (other for other in self.stuck if id(other) not in found and _due_earlier(other, one))
+
+    def _before_missing(self, one: Stuck) -> Iterator[Stuck]:
+        """What stands before a call of which the records of some ranks do not tell; these may wait elsewhere."""
+        yield from self._enqueued_earlier(one)
+        yield from (other for rank in one.awaited for other in self._by_rank.get(rank, ()) if other is not one)
 
     def _enqueued_earlier(self, one: Stuck) -> Iterator[Stuck]:
         """Calls that stand although all of their ranks came, before one for which a rank without a record may lack."""

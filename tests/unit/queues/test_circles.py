@@ -8,7 +8,7 @@ import pytest
 
 from hangwatch.model import Certainty
 from tests.dump_verdicts import blamed, verdict
-from tests.dump_world import Call, JobDumps, Step, Sync
+from tests.dump_world import Call, JobDumps, Step, Sync, every
 
 ROWS: dict[str, tuple[int, ...]] = {"row0": (0, 1, 2, 3), "row1": (4, 5, 6, 7)}
 STAGES, PARTS = 4, 4
@@ -210,3 +210,16 @@ def test_of_two_ranks_the_one_that_went_on_without_a_call_of_each_of_its_rounds_
         programs[rank] = steps
     found = verdict(JobDumps(programs, {"ep": (0, 1)}, timed=False), tmp_path)
     assert (found.cause, found.certainty, blamed(found)) == ("skipped-collective", "likely", [culprit])
+
+
+def test_ranks_without_a_group_wait_elsewhere_for_those_that_call_in_it(tmp_path: Path) -> None:
+    """GIVEN a new group of all ranks that most of them never made THEN both waits are told, and not a lost record."""
+    turn: list[Step] = [Call("broadcast", 20, 64), Sync()]
+    new: list[Step] = [*turn * 5, Call("all_reduce", 40, 1, group="sync"), Sync()]
+    groups, made_by = {"sync": tuple(range(6))}, {"sync": (0, 1)}
+    found = verdict(JobDumps(every(6, turn * 8, {0: new, 1: new}), groups=groups, made_by=made_by), tmp_path)
+    assert (found.cause, found.certainty, blamed(found)) == ("group-order-cycle", "undetermined", [0, 1])
+    assert "ranks 0-1 wait for ranks 2-5 in all_reduce 1 of group 1 (sync) (train.py:40)" in found.evidence
+    assert "ranks 2-5 wait for ranks 0-1 in broadcast 6 of the default group (train.py:20)" in found.evidence
+    not_made = [each.why_not for each in found.alternatives if each.cause == "new-group-mismatch"]
+    assert not_made == ["no dump of ranks 2-5 tells of group 1 (sync): it may never have been created there"]
