@@ -216,7 +216,8 @@ def test_ranks_without_a_group_wait_elsewhere_for_those_that_call_in_it(tmp_path
     """GIVEN a new group of all ranks that most of them never made THEN both waits are told, and not a lost record."""
     turn: list[Step] = [Call("broadcast", 20, 64), Sync()]
     new: list[Step] = [*turn * 5, Call("all_reduce", 40, 1, group="sync"), Sync()]
-    groups, made_by = {"sync": tuple(range(6))}, {"sync": (0, 1)}
+    groups: dict[str, tuple[int, ...]] = {"sync": tuple(range(6))}
+    made_by: dict[str, tuple[int, ...]] = {"sync": (0, 1)}
     found = verdict(JobDumps(every(6, turn * 8, {0: new, 1: new}), groups=groups, made_by=made_by), tmp_path)
     assert (found.cause, found.certainty, blamed(found)) == ("group-order-cycle", "undetermined", [0, 1])
     assert "ranks 0-1 wait for ranks 2-5 in all_reduce 1 of group 1 (sync) (train.py:40)" in found.evidence
