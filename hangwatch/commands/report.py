@@ -86,5 +86,5 @@ def put(out: str, text: str) -> None:
     if out == "-":
         sys.stdout.write(text)
     else:
-        files.write_text(Path(out), text)
+        files.write_named(Path(out), text)
         print(f"hangwatch: wrote {out}")

@@ -70,6 +70,21 @@ def write_text(path: Path, text: str) -> None:
         raise _unwritable(path, error) from error
 
 
+def write_named(path: Path, text: str) -> None:
+    """Write to what a user has named: a file as `write_text` does, a pipe or a device into it. Raises ReportError.
+
+    Never a new file in the place of a device: by renaming, `--json /dev/null` of root would take it from the machine.
+    """
+    try:
+        of_the_system = path.absolute().parts[1:2] in (("dev",), ("proc",))  # /dev/stdout may lead to a file
+        if path.exists() and (of_the_system or not path.is_file()):
+            path.write_text(text, encoding="utf-8", errors="backslashreplace")
+        else:
+            _replace(path.resolve(), text)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
 def _replace(path: Path, text: str) -> None:
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
     try:

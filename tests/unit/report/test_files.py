@@ -171,3 +171,31 @@ def test_text_that_cannot_be_encoded_is_written_all_the_same(tmp_path: Path) -> 
     assert (tmp_path / "x").read_text() == "a\\ud800b"
     with pytest.raises(files.ReportError, match="cannot write"):
         files.write_text(tmp_path / "none" / "x", "")
+
+
+def test_what_a_user_names_is_written_into_where_it_is_no_file(tmp_path: Path) -> None:
+    """GIVEN a pipe, and a link to it WHEN either is named THEN it gets the text, and stays what it is."""
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    for named in (pipe, link):
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            files.write_named(named, "text\n")
+            assert os.read(reader, 100) == b"text\n"
+        finally:
+            os.close(reader)
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+    with pytest.raises(files.ReportError, match="is a directory"):
+        files.write_named(tmp_path, "text")
+
+
+def test_a_link_to_a_file_that_a_user_names_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "kept")
+    files.write_named(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "kept").read_text() == "new"
+    files.write_named(tmp_path / "another", "text")
+    assert (tmp_path / "another").stat().st_mode & 0o777 == 0o600
