@@ -70,6 +70,8 @@ def fewer_turns(case: Case) -> FewerTurns | None:
     level = any(begun.get(rank, 0) == begun.get(inside[0], 0) for rank in left)
     if level and left != _ended_around(case) and not _all_regular(case, inside, counted=bool(begun)):
         return None  # a rank at a place where no rank has been before may rather have the extra call
+    if level and left_habit(case) is not None:
+        return None  # one of them left out messages, in as many turns
     sites = sites_of(case)
     inside = inside if begun else _where_they_were(case, sites, inside, left)
     if not inside:
@@ -232,13 +234,9 @@ def _made_its_call(case: Case, rank: int, other: int) -> bool:
 
 
 def _where_they_were(case: Case, sites: Sites, inside: tuple[int, ...], left: tuple[int, ...]) -> tuple[int, ...]:
-    """Those inside of a loop in which all that left have been; none where messages between ranks tell the sides apart.
-
-    Each role of a program may have a loop of its own, in which the others never were.
-    """
+    """Those inside of a loop in which all that left have been: each role of a program may have a loop of its own."""
     asked = spread(left)
-    found = tuple(other for other in inside if all(_has_been_there(case, sites, other, rank) for rank in asked))
-    return found if not found or left_habit(case) is None else ()
+    return tuple(other for other in inside if all(_has_been_there(case, sites, other, rank) for rank in asked))
 
 
 def _has_been_there(case: Case, sites: Sites, other: int, rank: int) -> bool:

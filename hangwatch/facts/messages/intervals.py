@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hangwatch.facts.call_site import Site, site
+from hangwatch.facts.call_site import Site, comes_before, site
 from hangwatch.model import Collective
 from hangwatch.proof.messages import serves
 from hangwatch.ranks.ledger import is_numbered, is_point_to_point
@@ -30,22 +30,35 @@ class Messages:
     next: Collective  # the one of the last whole turn that comes next
     followed: frozenset[Site | None]  # where the first collective behind those of each turn was called
     passed: Site | None  # the same of the messages that should have come last: None before that place
+    ahead: Site | None = None  # where the collective behind which these should have come was called
 
     @property
     def overdue(self) -> bool:
         """It called the collective that follows those messages once more, and did not make them before it."""
         return self.passed is not None and self.followed == {self.passed}
 
+    @property
+    def overdue_at_the_end(self) -> bool:
+        """It called another one behind their line, after the one ahead of them: so does a last turn that was whole."""
+        place = site(self.next)
+        if place is None or self.ahead is None or self.passed is None:
+            return False
+        return comes_before(self.ahead.lines, place.lines) and comes_before(place.lines, self.passed.lines)
+
 
 def messages(record: Sequence[Collective], op: str, peer: int, like: Collective, markers: str) -> Messages | None:
-    """The messages that `op` with `peer` stands for, in a rank's record; None where they keep to no interval."""
-    number, sites = 0, dict[int, Site | None]()
+    """The messages that `op` with `peer` stands for, in a rank's record; None where they keep to no interval.
+
+    Those ahead of the oldest collective that is still recorded are left out: where they were made is not known.
+    """
+    marks = [call for call in record if is_numbered(call) and call.group == markers]
+    sites = {call.seq: site(call) for call in marks}
+    number = 0 if not marks or marks[0].seq <= 1 else None
     made: dict[int, list[Collective]] = {}
     for call in record:
         if is_numbered(call) and call.group == markers:
             number = call.seq
-            sites[number] = site(call)
-        elif is_point_to_point(call) and serves(call, op, peer, like):
+        elif number is not None and is_point_to_point(call) and serves(call, op, peer, like):
             made.setdefault(number, []).append(call)
     places = sorted(made)
     every = {later - earlier for earlier, later in pairwise(places)}
@@ -58,4 +71,5 @@ def messages(record: Sequence[Collective], op: str, peer: int, like: Collective,
     end = whole[-1]
     done = len(made.get(end + step, ()))
     followed = frozenset(sites.get(place + 1) for place in whole[:-1])
-    return Messages(step, usual, done, len(whole), end, made[end][done], followed, sites.get(end + step + 1))
+    due = end + step
+    return Messages(step, usual, done, len(whole), end, made[end][done], followed, sites.get(due + 1), sites.get(due))

@@ -133,7 +133,9 @@ def _by_interval(case: Case, entry: Blocked, call: Collective, peer: int) -> Lef
     records = [[*record(case, rank), *_unrecorded(case, rank)] for rank in (entry.rank, peer)]
     mine = messages(records[0], call.op, peer, call, markers)
     theirs = messages(records[1], other, entry.rank, call, markers)
-    if not markers or mine is None or theirs is None or not theirs.overdue:
+    if not markers or mine is None or theirs is None:
+        return None
+    if not theirs.overdue and not (theirs.overdue_at_the_end and _ran_out(case, peer)):
         return None
     turn = theirs.last_at + theirs.every
     if (mine.every, mine.usual) != (theirs.every, theirs.usual) or turn not in (
@@ -142,6 +144,12 @@ def _by_interval(case: Case, entry: Blocked, call: Collective, peer: int) -> Lef
     ):
         return None
     return LeftHabit(peer, entry.rank, theirs.made, theirs.usual, theirs.turns, theirs.next, turn)
+
+
+def _ran_out(case: Case, rank: int) -> bool:
+    """Its loop ended with its data, and was not left on the way: its last turn was whole."""
+    loader = case.ranks[rank].loader
+    return loader is not None and loader.exhausted
 
 
 def _by(case: Case, entry: Blocked, call: Collective, peer: int, markers: str) -> LeftHabit | None:

@@ -25,7 +25,7 @@ from hangwatch.model import (
 from tests.unit.job import C10D, IN_BARRIER, IN_CODE, SCRIPT, TORCH, blamed, judge, rank, snapshot, told
 from tests.unit.rules.step.endings import ended, failed
 from tests.unit.rules.step.worlds import STEP, Program, changed, with_ring, world
-from tests.unit.simulator import Action, Call, Draw, Peer, Stall
+from tests.unit.simulator import Action, Call, Draw, LoopEnd, Peer, Stall
 
 
 def test_all_ranks_sending_is_a_point_to_point_deadlock() -> None:
@@ -142,6 +142,30 @@ def test_a_sender_that_has_ended_its_loop_is_not_known_to_have_left_out_a_send()
     learner: Program = [Peer("recv", 1), *WEIGHTS]
     judgement = diagnose(world([*learner * 4, Peer("recv", 1)], [*turn * 4, Call("barrier", line=99)]))
     assert {culprit.rank for culprit in judgement.verdict.culprits} != {1}
+
+
+@pytest.mark.parametrize("exhausted", [True, False])
+def test_a_send_that_was_due_in_the_last_turn_of_a_loop_was_left_out(exhausted: bool) -> None:
+    """WHEN the rank is behind the loop, past the line of a message that was due after as many collectives as ever."""
+
+    def program(peer: Peer, *, whole: bool) -> Program:
+        turns: list[Program] = [[Draw(0, n), Call(line=20), *([peer] if n % 3 == 2 else [])] for n in range(18)]
+        turns[-1] = turns[-1] if whole else turns[-1][:-1]
+        return [
+            *(action for turn in turns for action in turn),
+            LoopEnd(exhausted or whole),
+            Call("all_gather", line=60),
+        ]
+
+    def reached_by_all(entry: RankEvidence) -> RankEvidence:
+        return replace(entry, stacks=tuple(replace(stack, guard="none", in_loop=False) for stack in entry.stacks))
+
+    receiver, sender = program(Peer("recv", 1, line=30), whole=True), program(Peer("send", 0, line=30), whole=False)
+    judgement = diagnose(changed(world(receiver, sender), 1, reached_by_all))
+    left_out = "Rank 1 left out 1 send to rank 0 (train.py:30)" in judgement.verdict.summary
+    assert left_out is exhausted  # else it may have left the loop ahead of that line
+    if exhausted:
+        assert (judgement.verdict.cause, blamed(judgement)) == ("point-to-point-deadlock", [(1, 4001, "rank")])
 
 
 def test_one_of_several_sends_is_left_out() -> None:
