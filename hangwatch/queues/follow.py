@@ -60,9 +60,13 @@ class Follower:
             yield from (other for other in self.stuck if id(other) not in found and _due_earlier(other, one))
 
     def _before_missing(self, one: Stuck) -> Iterator[Stuck]:
-        """What stands before a call of which the records of some ranks do not tell; these may wait elsewhere."""
+        """What stands before a call of which the records of some ranks do not tell.
+
+        Or where these ranks wait for those that are in it: then it is no lost record that keeps them all.
+        """
         yield from self._enqueued_earlier(one)
-        yield from (other for rank in one.awaited for other in self._by_rank.get(rank, ()) if other is not one)
+        elsewhere = (other for rank in one.awaited for other in self._by_rank.get(rank, ()) if other is not one)
+        yield from (other for other in elsewhere if not set(other.awaited).isdisjoint(one.waiting))
 
     def _enqueued_earlier(self, one: Stuck) -> Iterator[Stuck]:
         """Calls that stand although all of their ranks came, before one for which a rank without a record may lack."""

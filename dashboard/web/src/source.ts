@@ -20,7 +20,8 @@ export interface Sink {
 
 export class Source {
   private current: EventSource | null = null;
-  private replaced: EventSource[] = []; // still open, until the current one has spoken
+  private spoken = false; // the current one has
+  private replaced: EventSource | null = null; // one that has spoken: still open, until the current one does
   private jobs: string[] = [];
   private failures = 0;
   private retry: ReturnType<typeof setTimeout> | undefined;
@@ -53,18 +54,22 @@ export class Source {
   }
 
   private closeReplaced(): void {
-    for (const source of this.replaced) source.close();
-    this.replaced = [];
+    this.replaced?.close();
+    this.replaced = null;
   }
 
   private open(): void {
     const query = [...new Set(this.jobs)].map((job) => `job=${encodeURIComponent(job)}`).join("&");
-    if (this.current) this.replaced.push(this.current);
+    // Two at most: of many that wait for each other to speak, the browser's six connections leave none for the newest.
+    if (this.spoken) this.replaced = this.current;
+    else this.current?.close();
+    this.spoken = false;
     const source = new EventSource(`${API}/events${query && `?${query}`}`);
     this.current = source;
     for (const name of EVENTS) {
       source.addEventListener(name, (event: MessageEvent<string>) => {
         if (this.current !== source) return;
+        this.spoken = true;
         this.closeReplaced();
         this.heardAt = Date.now();
         this.failures = 0;
@@ -82,6 +87,7 @@ export class Source {
     this.closeReplaced();
     this.current?.close();
     this.current = null;
+    this.spoken = false;
     if (this.retry) return;
     this.sink.down(this.failures);
     const wait_s = WAITS_S[Math.min(this.failures, WAITS_S.length - 1)]!;

@@ -36,21 +36,34 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-it("a stream is closed when its successor has spoken, however many tabs came in between", () => {
+it("of many streams that replace each other two are open: the last that has spoken, and the newest", () => {
   const heard: string[] = [];
   const source = new Source({ event: (name) => heard.push(name), down: () => {}, locked: () => {} });
-  for (const jobs of [["a"], ["a", "b"], ["a", "b", "c"]]) {
+  source.want(["a"]);
+  vi.advanceTimersByTime(100);
+  FakeStream.made[0]!.speaks();
+  for (const jobs of [["a", "b"], ["b"], ["b", "c"], ["c"], ["c", "d"], ["d"], ["d", "e"]]) {
     source.want(jobs);
     vi.advanceTimersByTime(100); // each opens a stream, and none of them has spoken yet
   }
-  expect(open().length).toEqual(3);
+  expect(open()).toEqual([FakeStream.made[0]!.address, FakeStream.made[7]!.address]);
   FakeStream.made[0]!.speaks(); // a stream that has been replaced tells nothing
-  expect(heard).toEqual([]);
-  FakeStream.made[2]!.speaks();
   expect(heard).toEqual(["hello"]);
-  expect(open()).toEqual([FakeStream.made[2]!.address]);
+  FakeStream.made[7]!.speaks();
+  expect(heard).toEqual(["hello", "hello"]);
+  expect(open()).toEqual([FakeStream.made[7]!.address]);
   source.close();
   expect(open()).toEqual([]);
+});
+
+it("a stream that has not spoken is closed with its successor's beginning", () => {
+  const source = new Source({ event: () => {}, down: () => {}, locked: () => {} });
+  for (const jobs of [["a"], ["b"]]) {
+    source.want(jobs);
+    vi.advanceTimersByTime(100);
+  }
+  expect(open()).toEqual([FakeStream.made[1]!.address]);
+  source.close();
 });
 
 it("when the newest stream fails, none of those before it stays open", () => {
