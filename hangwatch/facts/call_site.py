@@ -113,6 +113,13 @@ def comes_before(one: Path, other: Path) -> bool:
     return apart is not None and apart[0][0] == apart[1][0] and apart[0][1] < apart[1][1]
 
 
+def apart_from(place: Site, known: set[Site]) -> Frame | None:
+    """The innermost line on the way to `place` by which none of the `known` sites is reached, if not its last line."""
+    depths = (n for n in range(1, len(place.lines) + 1) if all(each.lines[:n] != place.lines[:n] for each in known))
+    depth = next(depths, 1)
+    return Frame(*place.lines[depth - 1], "") if depth > 1 else None
+
+
 def from_one_line(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> bool:
     """Both stacks come through one line, which called another function in each: their order is not in the source."""
     return bool(_called_from_one_line(one, other))

@@ -135,8 +135,8 @@ def _first_of_all(departure: Departure) -> tuple[Alternative, ...]:
 def _or_the_other(departure: Departure) -> tuple[Alternative, ...]:
     """A turn of a loop that was made once more, and what comes between two turns left out: calls alone do not tell."""
     who, calls = ranks(departure.ranks), words.plural(departure.instead, "call")
-    told = departure.twice or departure.by_most or departure.stayed or departure.ended or departure.begun_again
-    if told or not departure.instead:
+    settled = departure.twice or departure.by_most or departure.stayed or departure.ended or departure.begun_again
+    if settled or not departure.instead:
         return ()
     if departure.kind is Kind.EXTRA:
         said = f"{who} may have left out {calls} there instead, and have made none once more"

@@ -275,6 +275,7 @@ class Histories:
         known = place >= FARTHEST or not (lane.lost or theirs.lost)  # else what seems new may have come before
         tells = not reading.run and (known or row[place] in row[:place])
         at, there = len(lane) - len(row) + place, len(theirs) - len(usual) + place
+        again = is_turn(reading, row, place, lane.numbers[at : at + reading.count])
         return Departure(
             Kind.SKIPPED if left else reading.kind,
             group,
@@ -294,7 +295,7 @@ class Histories:
             stayed=stayed,
             run=reading.run,
             twice=reading.again,
-            again=(again := is_turn(reading, row, place, lane.numbers[at : at + reading.count])),
+            again=again,
             begun_again=again and begun_again(row[:place], row[place]),
             turn_less=reading.kind is Kind.SKIPPED and turn_again(usual, place, reading.count),
             early=not place and lane.lost and theirs.lost,

@@ -76,7 +76,7 @@ def write_named(path: Path, text: str) -> None:
     Never a new file in the place of a device: by renaming, `--json /dev/null` of root would take it from the machine.
     """
     try:
-        of_the_system = path.absolute().parts[1:2] in (("dev",), ("proc",))  # /dev/stdout may lead to a file
+        of_the_system = str(path.absolute()).startswith(("/dev/", "/proc/"))  # /dev/stdout may lead to a file
         if path.exists() and (of_the_system or not path.is_file()):
             path.write_text(text, encoding="utf-8", errors="backslashreplace")
         else:

@@ -15,6 +15,7 @@ from hangwatch.facts.call_site import (
     BACKWARD,
     Caller,
     Site,
+    apart_from,
     by_the_engine,
     framework,
     in_backward,
@@ -147,21 +148,16 @@ class Sites:
                     counts[step] += 1
         return max(counts.values(), default=None)
 
-    def apart(self, rank: int, others: list[int]) -> Frame | None:
+    def apart(self, rank: int, others: list[int], place: Site | None = None) -> Frame | None:
         """The innermost line on the way to the call of `rank` from where none of `others` has come to it.
 
-        None where it is the very line of the call: a helper that all ranks use is told by its caller.
+        None where it is the very line of the call: a helper that all ranks use is told by its caller. `place`: of a
+        recorded call there, whatever `rank` has come to since.
         """
-        now = self.now(rank)
-        if now is None:
-            return None
-        known = {place for other in spread(others) for place in self.before(other)}
-        known |= {place for other in others if (place := self.now(other)) is not None}
-        return apart_from(now, known)
-
-    def recorded_apart(self, place: Site, others: list[int]) -> Frame | None:
-        """The same, of a call at `place` that is on record, whatever its rank has come to since."""
-        return apart_from(place, {each for other in spread(others) for each in self._made(other)})
+        there = place or self.now(rank)
+        known = {each for other in spread(others) for each in self._made(other)}
+        known |= {now for other in others if (now := self.now(other)) is not None}
+        return apart_from(there, known) if there is not None else None
 
     def named(self, rank: int, place: Site, times: int = 1) -> str:
         """`backward (train.py:50)`, `all_reduce (train.py:60)`, `2 calls of all_reduce (train.py:60)`."""
@@ -396,13 +392,6 @@ class Sites:
 def sites_of(case: Case) -> Sites:
     """The sites of a case: what they have found out is remembered for all rules."""
     return Sites(case)
-
-
-def apart_from(place: Site, known: set[Site]) -> Frame | None:
-    """The innermost line on the way to `place` by which none of the `known` sites is reached, if not its last line."""
-    depths = (n for n in range(1, len(place.lines) + 1) if all(each.lines[:n] != place.lines[:n] for each in known))
-    depth = next(depths, 1)
-    return Frame(*place.lines[depth - 1], "") if depth > 1 else None
 
 
 def _holds(places: list[Site], place: Site) -> bool:

@@ -99,10 +99,16 @@ def backwards_apart(case: Case) -> BackwardsApart | None:
     return None
 
 
-def backwards_in(view: RankView | None, step: int) -> Backwards | None:
+def parted_from_together(case: Case) -> BackwardsApart | None:
+    """The same in a job that stands for it: all had synchronised in the same steps before, and no rank computes now."""
+    found = backwards_apart(case) if case.in_trouble and case.all_wait else None
+    return found if found is not None and found.together else None
+
+
+def backwards_in(view: RankView, step: int) -> Backwards | None:
     """What `view` did in that step; None where that is not on record."""
-    found = _record(view) if view is not None else ()
-    return next((each.made for each in found if each.number == step), None)
+    entries = view.evidence.board_steps if _accumulates(view) else ()
+    return next((_behind(view, place) for place, entry in enumerate(entries) if entry.step == step), None)
 
 
 class _Step(NamedTuple):
@@ -113,20 +119,21 @@ class _Step(NamedTuple):
 
 
 def _accumulates(view: RankView) -> bool:
+    """A rank that never does may be of a version that does not say so: then nothing is known of its steps."""
     return view.reading is not None and view.reading.progress.accumulated_step is not None
 
 
 def _record(view: RankView) -> tuple[_Step, ...]:
-    """What a rank did in each step, which the entry of the next one says, or its present state.
-
-    A rank that has never accumulated may be of a version that does not say so: then nothing is known of its steps.
-    """
-    if view.reading is None or not _accumulates(view):
-        return ()
-    entries, now = view.evidence.board_steps, view.reading.progress
-    later = [*((each.backward_step, each.accumulated_step) for each in entries[1:])]
-    later.append((now.backward_step, now.accumulated_step))
+    """What a rank did in each step."""
+    entries = view.evidence.board_steps if _accumulates(view) else ()
     return tuple(
-        _Step(entry.step, entry.name, Backwards(newest == entry.step, kept == entry.step), entry is entries[-1])
-        for entry, (newest, kept) in zip(entries, later, strict=False)
+        _Step(entry.step, entry.name, _behind(view, place), entry is entries[-1]) for place, entry in enumerate(entries)
     )
+
+
+def _behind(view: RankView, place: int) -> Backwards:
+    """What the entry of the next step, or the rank's present state, says of the step at that place of its ledger."""
+    entries, reading = view.evidence.board_steps, view.reading
+    assert reading is not None
+    step, later = entries[place].step, entries[place + 1] if place + 1 < len(entries) else reading.progress
+    return Backwards(later.backward_step == step, later.accumulated_step == step)

@@ -50,7 +50,7 @@ def way_of_its_own(case: Case, found: Parting, rank: int) -> Frame | None:
         return sites.apart(rank, others)
     if len(found.places) != 1 or sites.in_backward(rank, found.places[0]):
         return None
-    return sites.recorded_apart(found.places[0], others)
+    return sites.apart(rank, others, found.places[0])
 
 
 def _repeated(case: Case, found: Parting, rank: int) -> str:

@@ -30,7 +30,7 @@ class Messages:
     next: Collective  # the one of the last whole turn that comes next
     followed: frozenset[Site | None]  # where the first collective behind those of each turn was called
     passed: Site | None  # the same of the messages that should have come last: None before that place
-    ahead: Site | None = None  # where the collective behind which these should have come was called
+    ahead: Site | None  # where the collective behind which these should have come was called
 
     @property
     def overdue(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.differences.backwards import BackwardsApart, backwards_apart
+from hangwatch.facts.differences.backwards import BackwardsApart, parted_from_together
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding
@@ -18,12 +18,10 @@ def accumulated_alone(case: Case) -> Finding | None:
     had synchronised in the same ones. And no rank computes now: all wait or have ended. The fewer left the common way,
     and of two halves those that left the rhythm of all.
     """
-    found = backwards_apart(case) if case.in_trouble else None
-    if found is None or not found.together or not case.all_wait:
+    found = parted_from_together(case)
+    if found is None or not found.accumulating or not found.synchronising or found.without:
         return None
     kept, reduced = found.accumulating, found.synchronising
-    if not kept or not reduced or found.without:
-        return None
     by_rhythm = {True: kept, False: reduced, None: ()}[found.due]
     fewer, more = sorted((kept, reduced), key=len)
     odd = fewer if len(fewer) < len(more) else by_rhythm

@@ -49,34 +49,41 @@ def _is_a_backward_of_all(case: Case, found: Parting) -> bool:
 def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -> Finding:
     lone = case.ranks[alone[0]]
     others = tuple(rank for rank in case.blocked if rank not in alone)
-    inside = found is None or stands_in_it(case, found, lone.rank)
+    before = None if found is None or stands_in_it(case, found, lone.rank) else found  # what it has left behind since
     if found is not None:
         caller = way_of_its_own(case, found, lone.rank)
     else:
         caller = sites_of(case).apart(lone.rank, [rank for rank in case.ranks if rank not in alone])
-    at = f" ({words.place(lone.where)}, called from {words.place(caller)})" if caller else words.at(lone.where)
-    if caller is None and (line := package_line(case, lone.rank)) is not None:
-        at = f" of {name_of(line.function)} ({words.place(line)}, below {words.place(lone.where)})"
-    call = f"{_call_name(case, lone)}{at}" if inside else found.call if found is not None else "a collective"
-    if not inside and caller is not None:
-        call += f" from {words.place(caller)}"
-    if inside and case.stood:
-        call += words.in_step(lone.step)  # of a rank that waits still, its own table shows it
-    witnesses = _witnesses(case, alone, found, caller, inside=inside)
+    call = _call_now(case, lone, caller) if before is None else _call_then(before, caller)
+    witnesses = _witnesses(case, alone, found, caller, inside=before is None)
     tail = f"; {case.wait_words(others)} elsewhere{case.at_places(others)}" if others else ""
     buffers = Within.BUFFERS in lone.now.within
     return Finding(
         "rank-zero-only-collective",
         _certainty(case, witnesses, lone.rank),
-        f"{_alone_in(case, alone, call, None if inside else found)}{tail}.",
+        f"{_alone_in(case, alone, call, before)}{tail}.",
         fix="evaluate with model.module: the DDP wrapper broadcasts its buffers in forward" if buffers else "",
-        culprits=case.culprits(alone, caller if inside or found is None else caller or _place_of(found)),
+        culprits=case.culprits(alone, caller or (None if before is None else _place_of(before))),
         victims=others,
         step=found.step if found is not None else lone.step,
         evidence=() if found is None else (counted(case, found),),
         witnesses=witnesses,
         awaited=alone,
     )
+
+
+def _call_now(case: Case, lone: RankView, caller: Frame | None) -> str:
+    """The call that it is in, or was in at the end."""
+    at = f" ({words.place(lone.where)}, called from {words.place(caller)})" if caller else words.at(lone.where)
+    if caller is None and (line := package_line(case, lone.rank)) is not None:
+        at = f" of {name_of(line.function)} ({words.place(line)}, below {words.place(lone.where)})"
+    # Of a rank that waits still, its own table shows the step.
+    return f"{_call_name(case, lone)}{at}{words.in_step(lone.step) if case.stood else ''}"
+
+
+def _call_then(before: Parting, caller: Frame | None) -> str:
+    """The call that it made and has gone on from; "" where it is not on record."""
+    return f"{before.call} from {words.place(caller)}" if before.call and caller is not None else before.call
 
 
 def _alone_in(case: Case, alone: tuple[int, ...], call: str, before: Parting | None) -> str:

@@ -6,7 +6,7 @@ from hangwatch import words
 from hangwatch.facts.call_site import path
 from hangwatch.facts.calls.skip_paths import evidence_of, past_lines, skip_path, the_only
 from hangwatch.facts.case import Case
-from hangwatch.facts.differences.backwards import backwards_apart
+from hangwatch.facts.differences.backwards import parted_from_together
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass
 from hangwatch.rules.finding import Finding
@@ -14,8 +14,8 @@ from hangwatch.rules.finding import Finding
 
 def left_a_backward_out(case: Case) -> Finding | None:
     """It counts the backwards that it accumulates: with one less it synchronises in other steps than the others."""
-    found = backwards_apart(case) if case.in_trouble else None
-    if found is None or not found.together or not case.all_wait:
+    found = parted_from_together(case)
+    if found is None:
         return None
     odd, others = found.without, found.accumulating
     if not odd or len(odd) >= len(others) or len(odd) + len(others) < len(case.ranks):
