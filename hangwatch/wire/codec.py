@@ -22,11 +22,25 @@ from hangwatch import model as records
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 LONGEST_NAME = 64  # shorter texts are names that come again and again
 T = TypeVar("T")
-Decoder = Callable[[Any, str, bool], Any]
+Decoder = Callable[[Any], Any]
 
 
 class WireError(ValueError):
     """A document that is not what it should be. The message names the place and what was expected there."""
+
+
+class _MisfitError(Exception):
+    """What is wrong with a value. Those that read around it say where it lies, on its way out of them.
+
+    To have the path ready at each value would cost more than to read the value.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.path = ""
+
+    def lies_in(self, step: str) -> None:
+        self.path = step + self.path
 
 
 def encode(value: Any) -> Any:
@@ -49,7 +63,10 @@ def dumps(record: Any, indent: int | None = None) -> str:
 
 def decode(kind: type[T], data: Any, *, lenient: bool = False) -> T:
     """The record of type `kind` that `data` (from `json.loads`) describes. Raises WireError."""
-    result: T = _decoder(cast("Any", kind))(data, kind.__name__, lenient)
+    try:
+        result: T = _decoder(cast("Any", kind), lenient)(data)
+    except _MisfitError as misfit:
+        raise WireError(f"{kind.__name__}{misfit.path}: {misfit}") from None
     return result
 
 
@@ -81,16 +98,16 @@ def hints(kind: type) -> dict[str, Any]:
 
 
 @functools.cache
-def _decoder(kind: Any) -> Decoder:
+def _decoder(kind: Any, lenient: bool) -> Decoder:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is types.UnionType or origin is typing.Union:
-        return _optional(_decoder(next(a for a in arguments if a is not type(None))))
+        return _optional(_decoder(next(a for a in arguments if a is not type(None)), lenient))
     if origin is tuple:
-        return _sequence(_decoder(arguments[0]), shared=_repeats(arguments[0]))
+        return _sequence(_decoder(arguments[0], lenient), shared=_repeats(arguments[0]))
     if origin is dict:
-        return _mapping(arguments[0], _decoder(arguments[1]), shared=arguments[1] is int)
+        return _mapping(arguments[0], _decoder(arguments[1], lenient), shared=arguments[1] is int)
     if dataclasses.is_dataclass(kind):
-        return _record(typing.cast(type, kind))
+        return _record(typing.cast(type, kind), lenient)
     if issubclass(kind, StrEnum):
         return _enum(kind)
     return _scalar(kind)
@@ -102,7 +119,7 @@ def _repeats(kind: Any) -> bool:
 
 
 def _optional(inner: Decoder) -> Decoder:
-    return lambda data, path, lenient: None if data is None else inner(data, path, lenient)
+    return lambda data: None if data is None else inner(data)
 
 
 def _sequence(inner: Decoder, shared: bool) -> Decoder:
@@ -111,10 +128,16 @@ def _sequence(inner: Decoder, shared: bool) -> Decoder:
         functools.lru_cache(maxsize=8192)(lambda value: value) if shared else lambda value: value
     )
 
-    def read(data: Any, path: str, lenient: bool) -> Any:
+    def read(data: Any) -> Any:
         if not isinstance(data, list):
-            raise _wrong(path, "a list", data)
-        return keep(tuple(inner(item, f"{path}[{i}]", lenient) for i, item in enumerate(data)))
+            raise _wrong("a list", data)
+        found: list[Any] = []
+        try:
+            found.extend(map(inner, data))
+        except _MisfitError as misfit:
+            misfit.lies_in(f"[{len(found)}]")
+            raise
+        return keep(tuple(found))
 
     return read
 
@@ -122,50 +145,65 @@ def _sequence(inner: Decoder, shared: bool) -> Decoder:
 def _mapping(key_kind: type, inner: Decoder, shared: bool) -> Decoder:
     keep: Callable[[Any], Any] = functools.lru_cache(maxsize=8192)(dict)
 
-    def read(data: Any, path: str, lenient: bool) -> Any:
+    def read(data: Any) -> Any:
         if not isinstance(data, dict):
-            raise _wrong(path, "an object", data)
+            raise _wrong("an object", data)
         try:
-            found = {key_kind(key): inner(item, f"{path}.{key}", lenient) for key, item in data.items()}
-            return keep(tuple(found.items())) if shared else found
-        except ValueError as error:
-            if isinstance(error, WireError):
-                raise
-            raise _wrong(path, f"keys of type {key_kind.__name__}", data) from error
+            keys = [key_kind(key) for key in data]
+        except ValueError:
+            raise _wrong(f"keys of type {key_kind.__name__}", data) from None
+        found: list[Any] = []
+        try:
+            found.extend(map(inner, data.values()))
+        except _MisfitError as misfit:
+            misfit.lies_in(f".{list(data)[len(found)]}")
+            raise
+        pairs = zip(keys, found, strict=True)
+        return keep(tuple(pairs)) if shared else dict(pairs)
 
     return read
 
 
-def _record(kind: type) -> Decoder:
+def _record(kind: type, lenient: bool) -> Decoder:
     required = {
         entry.name
         for entry in dataclasses.fields(kind)
         if entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING
     }
-    known = hints(kind)
 
-    def read(data: Any, path: str, lenient: bool) -> Any:
+    @functools.cache  # not before the first is read: a record may hold records of its own kind
+    def decoders() -> dict[str, Decoder]:
+        return {name: _decoder(hint, lenient) for name, hint in hints(kind).items()}
+
+    def read(data: Any) -> Any:
         if not isinstance(data, dict):
-            raise _wrong(path, f"an object ({kind.__name__})", data)
-        if missing := required - data.keys():
-            raise WireError(f"{path}: {', '.join(sorted(missing))} missing")
+            raise _wrong(f"an object ({kind.__name__})", data)
+        if not required <= data.keys():
+            raise _MisfitError(f"{', '.join(sorted(required - data.keys()))} missing")
+        known = decoders()
+        if not data.keys() <= known.keys():
+            if not lenient:
+                raise _MisfitError(f"unknown field {min(data.keys() - known.keys())!r}")
+            data = {name: item for name, item in data.items() if name in known}
         values = {}
-        for name, item in data.items():
-            if name in known:
-                values[name] = _decoder(known[name])(item, f"{path}.{name}", lenient)
-            elif not lenient:
-                raise WireError(f"{path}: unknown field {name!r}")
+        name = ""
+        try:
+            for name, item in data.items():
+                values[name] = known[name](item)
+        except _MisfitError as misfit:
+            misfit.lies_in(f".{name}")
+            raise
         return kind(**values)
 
     return read
 
 
 def _enum(kind: type[StrEnum]) -> Decoder:
-    def read(data: Any, path: str, lenient: bool) -> Any:
+    def read(data: Any) -> Any:
         try:
             return kind(data)
         except ValueError:
-            raise _wrong(path, f"one of {', '.join(kind)}", data) from None
+            raise _wrong(f"one of {', '.join(kind)}", data) from None
 
     return read
 
@@ -173,26 +211,33 @@ def _enum(kind: type[StrEnum]) -> Decoder:
 def _scalar(kind: type) -> Decoder:
     if kind is float:
         return _number
+    if kind is str:
+        return _text
 
-    def read(data: Any, path: str, lenient: bool) -> Any:
+    def read(data: Any) -> Any:
         if type(data) is not kind:  # bool is an int to isinstance, and must not be one here
-            raise _wrong(path, kind.__name__, data)
-        return sys.intern(data) if isinstance(data, str) and len(data) <= LONGEST_NAME else data
+            raise _wrong(kind.__name__, data)
+        return data
 
     return read
 
 
-def _number(data: Any, path: str, lenient: bool) -> float:
+def _text(data: Any) -> str:
+    if type(data) is not str:
+        raise _wrong("str", data)
+    return sys.intern(data) if len(data) <= LONGEST_NAME else data
+
+
+def _number(data: Any) -> float:
     """JSON's numbers are finite; Python's reader lets others pass, which no writer could write again."""
     try:
         number = float(data) if type(data) in (float, int) else math.nan
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise _wrong(path, "float", data)
+        raise _wrong("float", data)
     return number
 
 
-def _wrong(path: str, expected: str, data: Any) -> WireError:
-    found = repr(data)
-    return WireError(f"{path}: expected {expected}, found {found[:60]}")
+def _wrong(expected: str, data: Any) -> _MisfitError:
+    return _MisfitError(f"expected {expected}, found {repr(data)[:60]}")
