@@ -2,11 +2,12 @@
 
 A turn of a loop may make many collectives from one line, a broadcast for each parameter. Then no two of them bound a
 round (`hangwatch.facts.messages.rounds`), but equally many lie between the messages of each turn and those of the next.
+Where more lie between two of them, an evaluation may have come between two epochs: then some are of lines of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -61,15 +62,28 @@ def messages(record: Sequence[Collective], op: str, peer: int, like: Collective,
         elif number is not None and is_point_to_point(call) and serves(call, op, peer, like):
             made.setdefault(number, []).append(call)
     places = sorted(made)
-    every = {later - earlier for earlier, later in pairwise(places)}
-    if len(every) != 1:
+    turns = _turns(places, sites)
+    if not turns:
         return None
-    usual, step = len(made[places[0]]), every.pop()
+    usual, step = len(made[places[0]]), turns[-1][1] - turns[-1][0]
     whole = places[:-1] if len(made[places[-1]]) < usual else places
     if len(whole) <= HABITUAL_INTERVALS or any(len(made[place]) != usual for place in whole):
         return None
     end = whole[-1]
     done = len(made.get(end + step, ()))
-    followed = frozenset(sites.get(place + 1) for place in whole[:-1])
+    followed = frozenset(sites.get(place + 1) for place, _ in turns if place != end)
     due = end + step
     return Messages(step, usual, done, len(whole), end, made[end][done], followed, sites.get(due + 1), sites.get(due))
+
+
+def _turns(places: Sequence[int], sites: Mapping[int, Site | None]) -> list[tuple[int, int]]:
+    """Each two successive places that lie as far apart as the last two; none unless another loop lies in the others."""
+    spans = list(pairwise(places))
+    if not spans:
+        return []
+    every = spans[-1][1] - spans[-1][0]
+    turns = [(start, end) for start, end in spans if end - start == every]
+    lines = {sites.get(number) for start, end in turns for number in range(start + 1, end + 1)}
+    between = [span for span in spans if span not in turns]
+    known = all(any(sites.get(number) not in lines for number in range(start + 1, end + 1)) for start, end in between)
+    return turns if known and len(turns) >= HABITUAL_INTERVALS else []
