@@ -18,6 +18,15 @@ def test_torchrun_waits_for_another_node() -> None:
     assert blamed(judgement) == []
 
 
+def test_the_number_of_nodes_may_come_from_the_environment() -> None:
+    given = {"PET_NNODES": "2", "PET_RDZV_ENDPOINT": "node-a:29400"}
+    waiting = launcher(IN_NEXT_RENDEZVOUS, command="torchrun train.py", started_at=NOW - 45, environment=given)
+    judgement = judge(launchers=(waiting,))
+    assert told(judgement) == ("node-not-started", "likely", "hung")
+    assert "1 of 2 nodes has come" in judgement.verdict.summary
+    assert "at node-a:29400" in judgement.verdict.evidence[0]
+
+
 def test_it_has_patience_with_nodes() -> None:
     waiting = launcher(IN_NEXT_RENDEZVOUS, command=TORCHRUN, started_at=NOW - 20)
     assert told(judge(launchers=(waiting,))) == ("node-not-started", "likely", "waiting")
