@@ -56,6 +56,15 @@ class Ending:
     why: Why
     word: LastWord | None = None
 
+    @property
+    def by_backend(self) -> bool:
+        return self.why is Why.BACKEND
+
+    @property
+    def of_another(self) -> bool:
+        """What another rank did, or called, led to it; its launcher's part apart."""
+        return self.why in (Why.BACKEND, Why.PEER)
+
 
 def follows(error: ExceptionFacts) -> bool:
     """The error tells that something else has ended or failed, which another rank may be; no server of the user's."""

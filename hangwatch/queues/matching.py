@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hangwatch import words
 from hangwatch.ranks.ledger import family
 from hangwatch.ranks.sides import by_value
+from hangwatch.ranks.tensors import dtype_name, elements
 
 from .model import Call, Communicator
 
@@ -19,7 +19,6 @@ _INPUTS = frozenset({"reduce", "gather"})
 _OUTPUTS = frozenset({"scatter"})
 _NO_TYPE = "UNKNOWN_SCALAR"  # of what is not there
 _UNEVEN = ("_v", "_v_single")  # each rank brings a number of elements of its own
-_SHORT = {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ def shape(call: Call) -> Shape:
     given = elements(call.inputs) if kind not in _OUTPUTS else None
     made = elements(call.outputs) if kind not in _INPUTS else None
     dtypes = {
-        _dtype(name)
+        dtype_name(name)
         for names, counted in ((call.input_dtypes, given), (call.output_dtypes, made))
         for name in names
         if counted is not None
@@ -69,16 +68,6 @@ def _is_turned(call: Call) -> bool:
     """Of a scatter NCCL records as input what the rank gets, and as outputs what the root gives: others have none."""
     of_root = len(call.inputs) == 1 < len(call.outputs)
     return of_root or (len(call.inputs) == 1 and call.output_dtypes == (_NO_TYPE,))
-
-
-def elements(sizes: tuple[tuple[int, ...], ...]) -> int | None:
-    """The elements of all tensors, of which one without dimensions has one; None where none are recorded."""
-    return sum(map(math.prod, sizes)) if sizes else None
-
-
-def _dtype(name: str) -> str:
-    bare = name.lower().removeprefix("torch.")
-    return _SHORT.get(bare, bare)
 
 
 def sides(calls: Mapping[int, Call]) -> dict[Shape, list[int]]:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hangwatch import words
+from hangwatch.ranks.tensors import elements
 
-from .matching import Shape, elements, kind_of, shape
+from .matching import Shape, kind_of, shape
 from .model import Call, Communicator, Lane, Queues
 from .names import named, ranks
 from .stuck import disagreement, floor_of

@@ -8,12 +8,13 @@ from itertools import zip_longest
 
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty
+from hangwatch.ranks.tensors import elements
 
 from .departures import departed_in
 from .finding import Finding, alone_cause, collective, wait_edges
 from .fresh import all_recorded, rounds_more, unlike_before
 from .history import Histories
-from .matching import elements, kind_of, odd_ones, shape
+from .matching import kind_of, odd_ones, shape
 from .model import Call
 from .names import apart, at, of_no_line, path_of, ranks
 from .readings import out_of_order

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from .matching import elements
+from hangwatch.ranks.tensors import elements
+
 from .model import RETIRED, STARTED, STATE, Call, Communicator, Lane, Queues
 from .stuck import Kind, Stuck
 

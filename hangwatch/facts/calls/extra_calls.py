@@ -10,7 +10,6 @@ pair of different lines. Two lines of one kind may also be two branches of one c
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective, Frame
 from hangwatch.queues.readings import due
 from hangwatch.ranks.ledger import CALLS_TOLD, Group
+from hangwatch.ranks.tensors import elements
 from hangwatch.stacks.frames import user_frame
 
 MEMBERS_COMPARED = 16  # of a group, evenly spread, and as many that have ended or wait: number by number
@@ -184,8 +184,9 @@ def sentences(case: Case, extra: ExtraCalls) -> tuple[str, ...]:
     """What the records say of it: which calls one side issued, and where the other side's call is in its history."""
     calls = [*groups(case, extra)]
     theirs = _text(case, extra.others[0], extra.paired)
-    if any(text == theirs for text, _ in calls):  # one line calls with several sizes
-        theirs = f"{theirs} of {words.plural(math.prod(math.prod(size) for size in extra.paired.sizes), 'element')}"
+    brought = elements(extra.paired.sizes)
+    if brought is not None and any(text == theirs for text, _ in calls):  # one line calls with several sizes
+        theirs = f"{theirs} of {words.plural(brought, 'element')}"
     issued = words.listed([f"{times} calls of {text}" if times > 1 else text for text, times in calls])
     first, second = f"{case.name(extra.ranks)} issued {issued}", case.name(extra.others)
     return (f"{first}, and only then {theirs}, which {second} issued as number {extra.paired.seq} already",)

@@ -37,7 +37,7 @@ def brought_down(case: Case) -> bool:
     if not all(failed_in_torch(case.ranks[rank]) for rank in own):
         return False
     at_its_end = bool(ends) and any(view.finished and aborted(view) for view in case)
-    return at_its_end or bool(unsaid) or any(end.why in (Why.BACKEND, Why.PEER) for end in ends.values())
+    return at_its_end or bool(unsaid) or any(end.of_another for end in ends.values())
 
 
 def _aborted_unsaid(view: RankView, end: Ending) -> bool:
@@ -141,10 +141,6 @@ def _redistributing(view: RankView) -> tuple[Frame, ...]:
 def newest(case: Case, rank: int) -> Collective | None:
     calls = case.ledger.calls(rank).values()
     return max(calls, key=lambda call: (call.at or 0.0, call.seq), default=None)
-
-
-def by_backend(end: Ending) -> bool:
-    return end.why is Why.BACKEND
 
 
 def end_sentences(case: Case) -> tuple[str, ...]:

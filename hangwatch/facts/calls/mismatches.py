@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -14,13 +13,13 @@ from hangwatch.proof.needs import FROM_ROOT, TO_ROOT
 from hangwatch.ranks.issuers import MAIN, issuer, issuers
 from hangwatch.ranks.ledger import CALLS_TOLD, Group, family
 from hangwatch.ranks.sides import by_value
+from hangwatch.ranks.tensors import dtype_name, elements
 from hangwatch.stacks.activity import Within
 from hangwatch.stacks.frames import name_of, origin, user_frame
 
 # Kinds in which every member must bring the same number of elements.
 SAME_SIZE = frozenset({"all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "gather"})
 Ranks = tuple[int, ...]
-_SHORT_DTYPE = {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32"}
 
 
 @dataclass(frozen=True)
@@ -41,10 +40,10 @@ class Shape:
 def shape(call: Collective) -> Shape:
     """What `call` must share with its partners, as far as it was recorded."""
     kind = family(call.op)
-    dtype = call.dtypes[0].lower().removeprefix("torch.") if call.dtypes and kind in SAME_SIZE else ""
-    elements = sum(math.prod(size) for size in call.sizes) if call.sizes and kind in SAME_SIZE else None
+    dtype = dtype_name(call.dtypes[0]) if call.dtypes and kind in SAME_SIZE else ""
+    brought = elements(call.sizes) if kind in SAME_SIZE else None
     root = call.peer if kind in (*FROM_ROOT, *TO_ROOT) else None
-    return Shape(kind, _SHORT_DTYPE.get(dtype, dtype), elements, root)
+    return Shape(kind, dtype, brought, root)
 
 
 def _meetings(case: Case) -> Iterator[tuple[Group, int]]:

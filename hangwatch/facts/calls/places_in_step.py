@@ -12,7 +12,7 @@ from itertools import pairwise, takewhile
 
 from hangwatch.facts.call_site import Site, site
 from hangwatch.facts.case import Case, once
-from hangwatch.facts.rank_end import Why, ending
+from hangwatch.facts.rank_end import ending
 from hangwatch.model import Collective, StepEntry
 from hangwatch.ranks.ledger import Group, is_numbered
 from hangwatch.ranks.view import RankView
@@ -119,7 +119,7 @@ def _own_of_group(view: RankView, steps: Sequence[StepEntry], made: Made, group:
 def _ended_in_backward(view: RankView) -> bool:
     """It ended in a collective of its gradients, which it may have been the last to count."""
     inside = Within.BACKWARD in view.now.within and view.now.in_collective
-    return inside and view.failed and ending(view).why in (Why.BACKEND, Why.PEER)
+    return inside and view.failed and ending(view).of_another
 
 
 def _numbers(made: OfStep, step: StepEntry, group: str) -> dict[int, Collective]:

@@ -13,7 +13,7 @@ from hangwatch.facts.calls.skip_paths import reached_by_all
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.data.drawn import Drawn, drawn_by_epoch
 from hangwatch.facts.data.drawn_together import ended_together
-from hangwatch.facts.rank_end import Why, ending
+from hangwatch.facts.rank_end import ending
 from hangwatch.model import Frame, LoopFacts, Phase
 from hangwatch.ranks.sides import by_value, spread
 from hangwatch.ranks.view import OVER, RankView
@@ -244,7 +244,7 @@ def _loops_in_calls(case: Case) -> Counter[tuple[LoopFacts, Path]]:
 
 def _in_a_call(case: Case, view: RankView) -> bool:
     """It waits in a call, or it stood in one when it ended for what another rank had done."""
-    return view.rank in case.blocked or (view.now.in_collective and ending(view).why in (Why.BACKEND, Why.PEER))
+    return view.rank in case.blocked or (view.now.in_collective and ending(view).of_another)
 
 
 def loop_of_the_others(case: Case, left: Container[int]) -> LoopFacts | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from hangwatch.facts.call_site import Site, in_backward, in_the_engine, site
 from hangwatch.facts.calls.call_sites import sites_of
-from hangwatch.facts.calls.last_calls import by_backend, endings_of, frames_at_end
+from hangwatch.facts.calls.last_calls import endings_of, frames_at_end
 from hangwatch.facts.calls.skip_paths import ways_past
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.differences.backwards import backwards_in
@@ -257,7 +257,7 @@ def _ended_in_backward(case: Case, standing: Iterable[int]) -> tuple[int, ...]:
     ends them while C++ code reduces their gradients.
     """
     ends = endings_of(case).values()
-    if not any(end.word is not None and end.word.kind is Kind.SIZE_MISMATCH for end in ends if by_backend(end)):
+    if not any(end.word is not None and end.word.kind is Kind.SIZE_MISMATCH for end in ends if end.by_backend):
         return ()
     return tuple(view.rank for view in case if view.rank not in standing and _left_in_backward(case, view))
 

@@ -22,6 +22,7 @@ from hangwatch.facts.differences.updates import are_behind
 from hangwatch.facts.messages.peer_totals import exchanged_as_often
 from hangwatch.facts.messages.rounds import left_habit, record
 from hangwatch.facts.processes.process_end import ended_for
+from hangwatch.facts.rank_end import Why
 from hangwatch.model import Bypass, Collective, Frame, LoaderFacts, LoopFacts
 from hangwatch.ranks.ledger import is_numbered, is_point_to_point
 from hangwatch.ranks.sides import spread
@@ -124,7 +125,9 @@ def _sides(case: Case, begun: dict[int, int]) -> tuple[tuple[int, ...], tuple[in
         around = _ended_around(case)
         left = around or tuple(r for r in asked if case.ranks[r].ended_well or _died_behind_it(case, case.ranks[r]))
         last = [r for r in asked if begun.get(r, 0) == most and r not in left]
-        inside = tuple(r for r in last if ended_for(case.ranks[r]) and (begun or case.ranks[r].now.in_loop))
+        inside = tuple(
+            r for r in last if ended_for(case.ranks[r]) is not Why.ITSELF and (begun or case.ranks[r].now.in_loop)
+        )
     some = spread(inside)
     return tuple(rank for rank in left if not all(_is_before(case, rank, other) for other in some)), inside
 

@@ -7,12 +7,12 @@ sends as receives.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective
+from hangwatch.ranks.tensors import elements
 
 Pair = tuple[Collective, Collective]  # a send, and the receive that takes it
 FEWEST_BEFORE, ASKED_BEFORE = 2, 8  # earlier calls that make a habit, and how many of the last ones are asked
@@ -40,11 +40,6 @@ def unlike_pair(case: Case) -> UnlikePair | None:
     return min(pairs, key=lambda pair: (pair.receive.at or 0.0, pair.receiver), default=None)
 
 
-def elements(call: Collective) -> int | None:
-    """How many elements a call brings or takes; None where that was not recorded."""
-    return sum(math.prod(size) for size in call.sizes) if call.sizes else None
-
-
 def _made(case: Case, rank: int, kind: str, peer: int) -> list[Collective]:
     """The recorded sends to, or receives from, `peer`, in order."""
     calls = case.ranks[rank].evidence.board_calls
@@ -67,8 +62,9 @@ def _of(case: Case, receiver: int, receive: Collective) -> UnlikePair | None:
     if not pairs or pairs[-1][1] is not receive:
         return None
     *before, (send, _) = pairs
-    sizes = elements(send), elements(receive)
-    if None in sizes or sizes[0] == sizes[1] or any(elements(one) != elements(other) for one, other in before):
+    sizes = elements(send.sizes), elements(receive.sizes)
+    agreed = all(elements(one.sizes) == elements(other.sizes) for one, other in before)
+    if None in sizes or sizes[0] == sizes[1] or not agreed:
         return None
     odd = [sender] * _never(sizes[0], [one for one, _ in before]) + [receiver] * _never(
         sizes[1], [other for _, other in before]
@@ -78,7 +74,7 @@ def _of(case: Case, receiver: int, receive: Collective) -> UnlikePair | None:
 
 def _never(size: int | None, before: list[Collective]) -> bool:
     recent = before[-ASKED_BEFORE:]
-    return len(recent) >= FEWEST_BEFORE and all(elements(call) != size for call in recent)
+    return len(recent) >= FEWEST_BEFORE and all(elements(call.sizes) != size for call in recent)
 
 
 def _within_steps(sends: list[Collective], receives: list[Collective]) -> list[Pair]:

@@ -49,7 +49,7 @@ def how_it_ended(case: Case) -> str:
 def by_a_timeout(case: Case) -> bool:
     """A rank gave up waiting, and no backend ended another one for any other reason."""
     ends = endings_of(case)
-    others = [end for end in ends.values() if end.why is Why.BACKEND and end.word and end.word.kind not in _TIMEOUTS]
+    others = [end for end in ends.values() if end.by_backend and end.word and end.word.kind not in _TIMEOUTS]
     return not others and any(_gave_up(case, rank, end) for rank, end in ends.items())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from enum import IntEnum
 
 from hangwatch import words
 from hangwatch.facts.case import Case
@@ -34,26 +33,21 @@ def all_asked_to_end(case: Case) -> bool:
     """Each of several ranks was ended by SIGTERM, and none had raised an error: another process sent the signal."""
     ends = [view for view in case if view.dead]
     return len(ends) == len(case.ranks) > 1 and all(
-        ended_for(view) is EndedFor.LAUNCHER and not view.raised for view in ends
+        ended_for(view) is Why.LAUNCHER and not view.raised for view in ends
     )
 
 
-class EndedFor(IntEnum):
-    """Whether the rank ended because another process had ended before, as far as is known."""
+def ended_for(view: RankView) -> Why:
+    """Why a rank has ended, or is about to; PEER also for one whose backend ended it for a call of some rank.
 
-    ITSELF = 0
-    LAUNCHER = 1  # which ended it
-    PEER = 2  # whose loss made it fail
-
-
-def ended_for(view: RankView) -> EndedFor:
-    """Why a rank has ended, or is about to."""
+    An error that tells of another's end counts here where the rank has caught it, too.
+    """
     exception = view.exception
     if exception is not None and follows(exception):
-        return EndedFor.PEER
-    if view.dead and ending(view).why is Why.BACKEND:
-        return EndedFor.PEER  # of some rank's call, not of its own
-    return EndedFor.LAUNCHER if view.exit_code in ENDED_BY_LAUNCHER or view.followed else EndedFor.ITSELF
+        return Why.PEER
+    if view.dead and ending(view).by_backend:
+        return Why.PEER
+    return Why.LAUNCHER if view.exit_code in ENDED_BY_LAUNCHER or view.followed else Why.ITSELF
 
 
 def last_place(view: RankView) -> Frame | None:

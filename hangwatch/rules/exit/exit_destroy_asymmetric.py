@@ -5,14 +5,8 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.calls.extra_calls import extra_calls
 from hangwatch.facts.case import Case
-from hangwatch.facts.processes.process_end import (
-    EndedFor,
-    ended_before_others,
-    ended_for,
-    had_destroyed,
-    has_gone_on,
-    last_place,
-)
+from hangwatch.facts.processes.process_end import ended_before_others, ended_for, had_destroyed, has_gone_on, last_place
+from hangwatch.facts.rank_end import Why
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Phase, Status
 from hangwatch.ranks.view import RankView
@@ -26,7 +20,7 @@ _DESTROYED = (Phase.DESTROYED, Phase.DESTROYING, Phase.INIT)
 def destroy_asymmetric(case: Case) -> Finding | None:
     """Some ranks have destroyed the group or are about to, and others wait in a collective of it."""
     left = [view for view in case if _has_left(view) and view.rank not in case.blocked]
-    lost = [view.rank for view in case if view.raised and ended_for(view) is EndedFor.PEER]
+    lost = [view.rank for view in case if view.raised and ended_for(view) is Why.PEER]
     staying = [rank for rank in case.blocked if rank not in {*lost, *(view.rank for view in left)}]
     remaining = sorted(staying + lost)
     if not left or not staying or len(left) + len(remaining) < len(case.ranks):
@@ -106,7 +100,7 @@ def destroyed_before(case: Case) -> Finding | None:
 def began_anew_before(case: Case) -> Finding | None:
     """Ranks failed, or wait, because others had destroyed their groups, and are in their next init_process_group."""
     on = [view.rank for view in case if has_gone_on(view) and not view.raised]
-    lost = [view.rank for view in case if view.failed and ended_for(view) is EndedFor.PEER]
+    lost = [view.rank for view in case if view.failed and ended_for(view) is Why.PEER]
     if on and not lost:
         return destroy_asymmetric(case)
     if not on or case.blocked or len(on) + len(lost) < len(case.ranks):

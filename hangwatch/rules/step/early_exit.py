@@ -23,7 +23,8 @@ from hangwatch.facts.data.early_ends import ended_early
 from hangwatch.facts.loops.epochs import EndedEpochs, are_over, ended_epochs
 from hangwatch.facts.loops.ways_out import ways_out, ways_out_of_outer
 from hangwatch.facts.processes.ended_ahead import are_ahead
-from hangwatch.facts.processes.process_end import EndedFor, ended_before_others, ended_for, how_it_ended, last_place
+from hangwatch.facts.processes.process_end import ended_before_others, ended_for, how_it_ended, last_place
+from hangwatch.facts.rank_end import Why
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, LoopFacts, Status, StepName
 from hangwatch.ranks.view import RankView
@@ -170,7 +171,7 @@ def ended_alone(case: Case) -> Finding | None:
     if found is None or len(found[0]) >= len(found[1]) or len(case.ranks) < case.size:
         return None
     ended, failed = found
-    if any(ended_for(case.ranks[rank]) is EndedFor.ITSELF for rank in failed) or are_ahead(case, ended, failed):
+    if any(ended_for(case.ranks[rank]) is Why.ITSELF for rank in failed) or are_ahead(case, ended, failed):
         return None
     error = next((error for rank in failed if (error := case.ranks[rank].exception) is not None), None)
     where = words.at(user_frame(error.frames)) if error is not None else ""

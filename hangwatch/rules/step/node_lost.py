@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.nccl_view import answer
-from hangwatch.facts.processes.process_end import EndedFor, ended_for
+from hangwatch.facts.processes.process_end import ended_for
+from hangwatch.facts.rank_end import Why
 from hangwatch.model import Certainty, NodeFacts, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
@@ -53,7 +54,7 @@ def node_lost(case: Case) -> Finding | None:
 
 
 def _lost_a_peer(view: RankView) -> bool:
-    return (view.dead or view.raised) and ended_for(view) is EndedFor.PEER
+    return (view.dead or view.raised) and ended_for(view) is Why.PEER
 
 
 def _went_on(case: Case, silent: Sequence[NodeFacts], seen: Sequence[RankView]) -> bool:

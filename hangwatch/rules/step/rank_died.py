@@ -7,14 +7,13 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.processes.nccl_view import given_up
 from hangwatch.facts.processes.process_end import (
     STOPPED_BY_A_PERSON,
-    EndedFor,
     all_asked_to_end,
     death_time,
     end_of,
     ended_for,
     last_place,
 )
-from hangwatch.facts.rank_end import ending
+from hangwatch.facts.rank_end import Why, ending
 from hangwatch.model import Certainty, Culprit, Phase, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
@@ -33,7 +32,7 @@ def rank_died(case: Case) -> Finding | None:
     if any(_own_error(view) for view in case):
         return None  # an error of its own came before its end
     first = _first(dead)
-    if first is None or (ended_for(first) is EndedFor.PEER and any(view.ended_well for view in case)):
+    if first is None or (ended_for(first) is Why.PEER and any(view.ended_well for view in case)):
         return None  # no rank died by itself: they failed because a peer had ended
     if all_asked_to_end(case) or _may_have_followed(first, dead):
         return None
@@ -98,15 +97,15 @@ def _failing(view: RankView) -> bool:
 
 def _own_error(view: RankView) -> bool:
     error = view.exception
-    return error is not None and error.fatal and error.type not in STOPPED_BY_A_PERSON and not ended_for(view)
+    return error is not None and error.fatal and error.type not in STOPPED_BY_A_PERSON and ended_for(view) is Why.ITSELF
 
 
 def _first(dead: list[RankView]) -> RankView | None:
     """The one that died first: not by the launcher's SIGTERM, nor by an error that another's death explains."""
-    failed_at = min((_failed_at(view) for view in dead if ended_for(view) is EndedFor.PEER), default=float("inf"))
+    failed_at = min((_failed_at(view) for view in dead if ended_for(view) is Why.PEER), default=float("inf"))
     # A rank that lived on when another had failed because it lost a peer was ended after it, and was not that peer.
-    own = [view for view in dead if ended_for(view) is not EndedFor.LAUNCHER or death_time(view) <= failed_at]
-    return min(own, key=lambda view: (ended_for(view), not _is_told(view), death_time(view), view.rank), default=None)
+    own = [view for view in dead if ended_for(view) is not Why.LAUNCHER or death_time(view) <= failed_at]
+    return min(own, key=lambda view: (_distance(view), not _is_told(view), death_time(view), view.rank), default=None)
 
 
 def _failed_at(view: RankView) -> float:
@@ -133,7 +132,12 @@ def _clearly_first(case: Case, first: RankView, dead: list[RankView]) -> bool:
     known = first.exception is not None or _quit(first) or (first.exit_code or 0) < 0
     if not known:
         return _is_told(first) and not others and not any(view.ended_well for view in case)
-    return all(ended_for(view) > ended_for(first) for view in others)
+    return all(_distance(view) > _distance(first) for view in others)
+
+
+def _distance(view: RankView) -> int:
+    """How far its end is from being a cause."""
+    return (Why.ITSELF, Why.LAUNCHER, Why.PEER).index(ended_for(view))
 
 
 def _out_of_memory(case: Case, view: RankView) -> list[str]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 
 from hangwatch import words
-from hangwatch.facts.calls.last_calls import brought_down, by_backend, end_sentences, endings_of, last_call
+from hangwatch.facts.calls.last_calls import brought_down, end_sentences, endings_of, last_call
 from hangwatch.facts.calls.skip_paths import passed_at, ways_past
 from hangwatch.facts.case import Case
 from hangwatch.facts.differences.parting import Parting, counted, parting
 from hangwatch.facts.processes.process_end import (
     PEER,
-    EndedFor,
     all_asked_to_end,
     death_time,
     end_of,
@@ -41,7 +40,7 @@ def never_enqueued(case: Case) -> Finding | None:
     view, word = found
     absent, members = _absent(case, view, word)
     few = 0 < 2 * len(absent) <= members
-    aborted_ranks = [rank for rank, end in endings_of(case).items() if by_backend(end) and rank not in absent]
+    aborted_ranks = [rank for rank, end in endings_of(case).items() if end.by_backend and rank not in absent]
     limit = f" within {words.duration(word.timeout_s)}" if word.timeout_s is not None else ""
     where = words.at(case.usual_place(absent))
     never = f"; {case.name(absent)} never called it{where}" if absent else "; which rank it waited for is not known"
@@ -82,9 +81,9 @@ def reason_not_known(case: Case) -> Finding | None:
     ends = endings_of(case)
     if not brought_down(case) or any(view.ended_well for view in case) or _ended_from_outside(case):
         return None
-    if case.absent and not any(end.why is Why.BACKEND for end in ends.values()):
+    if case.absent and not any(end.by_backend for end in ends.values()):
         return None  # the rank of which nothing is known may be the one that ended first
-    first = min(ends, key=lambda rank: (ends[rank].why is not Why.BACKEND, ends[rank].why is not Why.PEER, rank))
+    first = min(ends, key=lambda rank: (not ends[rank].by_backend, ends[rank].why is not Why.PEER, rank))
     view = case.ranks[first]
     last = last_call(case, view)
     inside = f" in {last.name or 'a collective'}{words.at(last.where)}" if last is not None else ""
@@ -134,7 +133,7 @@ def _differed(case: Case) -> str:
 def _ended_from_outside(case: Case) -> bool:
     """A rank was gone by SIGTERM before any other failed: the others lost it, and no backend ended anything."""
     ends = endings_of(case)
-    if any(end.why is Why.BACKEND for end in ends.values()):
+    if any(end.by_backend for end in ends.values()):
         return False
     lost = [error.at for rank, end in ends.items() if end.why is Why.PEER and (error := case.ranks[rank].exception)]
     asked = [death_time(case.ranks[rank]) for rank, end in ends.items() if end.why is Why.LAUNCHER]
@@ -143,7 +142,7 @@ def _ended_from_outside(case: Case) -> bool:
 
 def _all_lost_peers(dead: list[RankView]) -> bool:
     """Each failed because a connection of torch or its backend broke, and none of them broke it."""
-    errors = [view.exception if ended_for(view) is EndedFor.PEER else None for view in dead]
+    errors = [view.exception if ended_for(view) is Why.PEER else None for view in dead]
     return bool(errors) and all(error is not None and _of_torch(error) for error in errors)
 
 

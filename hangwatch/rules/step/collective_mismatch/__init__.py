@@ -14,7 +14,7 @@ from hangwatch.facts.calls.last_calls import brought_down, end_sentences
 from hangwatch.facts.calls.mismatches import Shape, culprits_at, differing, mispaired, place_of, shape
 from hangwatch.facts.calls.queues import departure_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.messages.peer_sizes import elements, unlike_pair
+from hangwatch.facts.messages.peer_sizes import unlike_pair
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Status, StepName
 from hangwatch.queues.departure import Departure
@@ -22,6 +22,7 @@ from hangwatch.queues.departures import habit_of
 from hangwatch.ranks.issuers import issuer
 from hangwatch.ranks.ledger import CALLS_TOLD, Group, family
 from hangwatch.ranks.sides import by_value, spread
+from hangwatch.ranks.tensors import elements
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.undetermined import of_either_side
 from hangwatch.stacks.frames import user_frame
@@ -253,4 +254,4 @@ def aborted_by_a_peers_size(case: Case) -> Finding | None:
 
 
 def _of_peer(verb: str, call: Collective) -> str:
-    return f"{verb} {words.plural(elements(call) or 0, 'element')}{words.at(user_frame(call.frames))}"
+    return f"{verb} {words.plural(elements(call.sizes) or 0, 'element')}{words.at(user_frame(call.frames))}"

@@ -8,11 +8,10 @@ from hangwatch import words
 from hangwatch.facts.calls.call_sites import HABIT
 from hangwatch.facts.calls.last_calls import brought_down, end_sentences, endings_of, last_call
 from hangwatch.facts.case import Case
-from hangwatch.facts.messages.peer_sizes import elements
-from hangwatch.facts.rank_end import Why
 from hangwatch.model import Certainty, Collective, Status
 from hangwatch.ranks.ledger import CALLS_TOLD, family
 from hangwatch.ranks.sides import by_value
+from hangwatch.ranks.tensors import elements
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
 
@@ -46,7 +45,7 @@ def aborted_in_an_exchange(case: Case) -> Finding | None:
 
 def _ended_in(case: Case) -> Collective | None:
     """The all_to_all in which the backend ended a rank."""
-    aborted = (case.ranks[rank] for rank, end in endings_of(case).items() if end.why is Why.BACKEND)
+    aborted = (case.ranks[rank] for rank, end in endings_of(case).items() if end.by_backend)
     calls = (last.call for view in aborted if (last := last_call(case, view)) is not None)
     return next((call for call in calls if call is not None and family(call.op) == "all_to_all"), None)
 
@@ -54,8 +53,9 @@ def _ended_in(case: Case) -> Collective | None:
 def _brought(case: Case, call: Collective, seq: int) -> Mapping[int, int]:
     """How much each rank brought to the call of that number; empty where that is not known of all."""
     made = case.ledger.under(call.group, seq, list(case.ranks))
-    alike = all(family(each.op) == "all_to_all" and each.sizes for each in made.values())
-    return {rank: elements(each) or 0 for rank, each in made.items()} if alike and len(made) == len(case.ranks) else {}
+    brought = {rank: elements(each.sizes) for rank, each in made.items() if family(each.op) == "all_to_all"}
+    known = {rank: count for rank, count in brought.items() if count is not None}
+    return known if len(known) == len(made) == len(case.ranks) else {}
 
 
 def _equal_before(case: Case, call: Collective) -> bool:

@@ -9,7 +9,8 @@ from hangwatch.facts.calls.last_calls import frames_at_end, library_call
 from hangwatch.facts.case import Case
 from hangwatch.facts.differences.parting import Parting, counted, parting
 from hangwatch.facts.differences.repeats import made_by_few, package_line, repeated_by_few, stands_in_it, way_of_its_own
-from hangwatch.facts.processes.process_end import EndedFor, ended_for
+from hangwatch.facts.processes.process_end import ended_for
+from hangwatch.facts.rank_end import Why
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Frame, Status, ThreadStack
 from hangwatch.ranks.view import RankView
@@ -168,7 +169,7 @@ def evaluated_alone(case: Case) -> Finding | None:
         return None
     view = failed[0]
     error, more = view.exception, _more_forwards(case, view)
-    if error is None or not more or ended_for(view) is not EndedFor.PEER:
+    if error is None or not more or ended_for(view) is not Why.PEER:
         return None
     where = user_frame(error.frames)
     others = case.name([other.rank for other in case if other is not view])

@@ -15,7 +15,6 @@ from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.last_calls import (
     Last,
     brought_down,
-    by_backend,
     end_sentences,
     endings_of,
     is_early_at,
@@ -74,7 +73,7 @@ def extra_call(case: Case) -> Finding | None:
 
 def _in_conflict(case: Case, lasts: dict[int, Last]) -> bool:
     """The calls are mispaired: gloo aborts for nothing else. After a timeout, a rank may not have come yet."""
-    kinds = {end.word.kind if end.word is not None else None for end in endings_of(case).values() if by_backend(end)}
+    kinds = {end.word.kind if end.word is not None else None for end in endings_of(case).values() if end.by_backend}
     return not kinds.isdisjoint((None, Kind.SIZE_MISMATCH)) or len(lasts) == len(case.ranks)
 
 
@@ -236,7 +235,7 @@ def _found(case: Case, view: RankView, where: Frame | None, summary: str, *why: 
 
 
 def _came_of_it(case: Case) -> tuple[str, ...]:
-    ended = [rank for rank, end in endings_of(case).items() if by_backend(end)]
+    ended = [rank for rank, end in endings_of(case).items() if end.by_backend]
     return (
         (f"{case.name(ended, capital=True)} {told(case.ranks[ended[0]], endings_of(case)[ended[0]])}.",)
         if ended

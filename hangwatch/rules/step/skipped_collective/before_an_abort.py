@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.call_site import Site
 from hangwatch.facts.calls.call_sites import sites_of
-from hangwatch.facts.calls.last_calls import Last, brought_down, by_backend, end_sentences, endings_of, last_calls
+from hangwatch.facts.calls.last_calls import Last, brought_down, end_sentences, endings_of, last_calls
 from hangwatch.facts.calls.skip_paths import evidence_of, skip_path, the_only, ways_past
 from hangwatch.facts.case import Case
 from hangwatch.facts.witness import Kind as WitnessKind
@@ -38,7 +38,7 @@ def skipped_before_an_abort(case: Case) -> Finding | None:
 
 def _sizes_differed(case: Case) -> bool:
     """gloo aborts a rank for nothing else: a partner's message of another size came, so that partner made a call."""
-    ends = (end for end in endings_of(case).values() if by_backend(end))
+    ends = (end for end in endings_of(case).values() if end.by_backend)
     return any(end.word is None or end.word.kind is Kind.SIZE_MISMATCH for end in ends)
 
 
