@@ -37,7 +37,7 @@ def user_code_blocked(case: Case) -> Finding | None:
     victims = case.victims(culprits)
     first = stuck[0]
     waiting = f"{case.wait_words(victims)} for {words.verb(len(stuck), 'it', 'them')}"
-    if _awaits_rank_zero(case, stuck):
+    if _awaits_rank_zero(case, stuck) or _await_the_others(case, stuck):
         return _polling(case, stuck, f"{waiting}{words.at(case.usual_place(victims))}")
     return Finding(
         "user-code-blocked",
@@ -93,16 +93,26 @@ def _awaits_rank_zero(case: Case, stuck: list[RankView]) -> bool:
     return 0 in case.blocked and all(view.rank != 0 and view.sleeps and view.now.guard == "rank" for view in stuck)
 
 
+def _await_the_others(case: Case, stuck: list[RankView]) -> bool:
+    """Several sleep in one place, in the training itself, and those that are past it wait for them.
+
+    What none of the several gets is no fault of each: a file that one of the others should write, or a service.
+    """
+    places = {view.where for view in stuck}
+    return len(stuck) > 1 and len(places) == 1 and bool(case.blocked) and all(view.sleeps for view in stuck)
+
+
 def _polling(case: Case, stuck: list[RankView], waiting: str) -> Finding:
     ranks, first = [view.rank for view in stuck], stuck[0]
     here = words.at(first.where)
+    guarded = " under a condition on the rank," if first.now.guard == "rank" else ""
+    others = case.name([0] if _awaits_rank_zero(case, stuck) else sorted(case.blocked))
     return Finding(
         "user-code-blocked",
         Certainty.UNDETERMINED,
-        f"{case.name(ranks, capital=True)} {words.verb(len(stuck), 'sleeps', 'sleep')} again and again{here}, under a"
-        f" condition on the rank, until another rank, or something outside of the job, has done what it has not done;"
-        f" {waiting}.",
-        fix="see what should end that loop; if it is for rank 0 to do, an error there may have been caught",
+        f"{case.name(ranks, capital=True)} {words.verb(len(stuck), 'sleeps', 'sleep')} again and again{here},{guarded}"
+        f" until another rank, or something outside of the job, has done what it has not done; {waiting}.",
+        fix=f"see what should end that loop; if it is for {others} to do, an error there may have been caught",
         victims=tuple(case.ranks),
         step=first.step,
         evidence=tuple(sentence for view in stuck[: words.SHOWN] for sentence in _evidence(case, view)),

@@ -206,11 +206,13 @@ def test_a_child_process_that_has_ended_is_told_of_a_rank_that_waits_on_a_pipe()
     ("guard", "asleep", "blames"),
     [
         pytest.param("rank", True, [], id="they ask for what rank 0 should have done"),
-        pytest.param("none", True, [1, 2], id="every rank comes there"),
+        pytest.param("none", True, [], id="every rank comes there, and one of them went past it"),
         pytest.param("rank", False, [1, 2], id="they do not sleep"),
     ],
 )
-def test_ranks_that_sleep_where_rank_0_never_comes_are_not_blamed(guard: str, asleep: bool, blames: list[int]) -> None:
+def test_ranks_that_sleep_in_one_place_until_something_is_done_are_not_blamed(
+    guard: str, asleep: bool, blames: list[int]
+) -> None:
     facts = {"system_call": "clock_nanosleep" if asleep else "poll"}
 
     def polling(number: int) -> RankEvidence:
@@ -224,6 +226,17 @@ def test_ranks_that_sleep_where_rank_0_never_comes_are_not_blamed(guard: str, as
     assert (told(judgement)[1] == "undetermined") is not bool(blames)
     open_end = "until another rank, or something outside of the job, has done what it has not done"
     assert (open_end in judgement.verdict.summary) is not bool(blames)
+    assert ("if it is for rank 0 to do" in judgement.verdict.fix) is not bool(blames)
+
+
+def test_ranks_that_sleep_in_places_of_their_own_are_blamed() -> None:
+    facts = {"system_call": "clock_nanosleep"}
+    waiting = rank(0, IN_BACKWARD, world_size=3, issued=1, completed=0)
+    elsewhere = (replace(IN_CODE[0], line=IN_CODE[0].line + 7), *IN_CODE[1:])
+    asleep = [
+        rank(n, stack, world_size=3, issued=0, completed=0, facts=facts) for n, stack in ((1, IN_CODE), (2, elsewhere))
+    ]
+    assert [number for number, _, _ in blamed(judge(waiting, *asleep))] == [1, 2]
 
 
 @pytest.mark.parametrize(("step", "batch", "told"), [(74, 74, True), (74, None, False), (5, None, True)])
