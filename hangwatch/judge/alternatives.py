@@ -12,6 +12,7 @@ from hangwatch.facts.processes.locks import lock_waits
 from hangwatch.facts.processes.own_code import saving_thread
 from hangwatch.model import Alternative, Certainty, LoaderFacts
 from hangwatch.proof.conditions import board_is_fresh
+from hangwatch.ranks.ledger import family
 from hangwatch.ranks.shared_steps import GroupKey
 from hangwatch.ranks.sides import spread
 from hangwatch.rules.finding import Finding
@@ -103,13 +104,19 @@ def _frozen(case: Case) -> str:
 
 
 def _mismatched(case: Case) -> str:
-    seen: dict[tuple[int, int], str] = {}
+    """Every call that waits was compared with those that other ranks issued under its number, whichever thread did."""
+    kinds: dict[tuple[int, int], set[str]] = {}
+    compared: set[tuple[int, int]] = set()
     for entry in case.blocked.values():
-        if entry.group is None or not entry.seq or not entry.op:
-            continue
-        if seen.setdefault((id(entry.group), entry.seq), entry.op) != entry.op:
-            return ""
-    return "the paired calls of all ranks are the same operation" if seen else ""
+        if entry.group is not None and entry.seq and entry.op:
+            number = id(entry.group), entry.seq
+            issued = case.ledger.under(entry.group.name, entry.seq, entry.group.heads)
+            compared |= {number} if issued.keys() - {entry.rank} or number in kinds else set()
+            kinds.setdefault(number, set()).update(
+                {family(entry.op) or entry.op}, (family(call.op) or call.op for call in issued.values())
+            )
+    alike = all(len(each) == 1 for each in kinds.values())
+    return "the paired calls of all ranks are the same operation" if compared and alike else ""
 
 
 def _blocked_in_code(case: Case) -> str:
