@@ -75,7 +75,7 @@ def sides(calls: Mapping[int, Call]) -> dict[Shape, list[int]]:
     shapes = {rank: shape(call) for rank, call in calls.items()}
     kinds = by_value({rank: Shape(one.kind) for rank, one in shapes.items()})
     if len(kinds) > 1:
-        return by_value(shapes) if len({one.kind for one in shapes.values()}) > 1 else kinds
+        return by_value(shapes)
     given = all(one.given is not None for one in shapes.values())
     made = all(one.made is not None for one in shapes.values())
     typed = all(one.dtypes for one in shapes.values())

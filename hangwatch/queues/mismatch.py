@@ -102,17 +102,15 @@ def _same_behind(root: Stuck, histories: Histories) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Apart:
-    """Ranks that may be at another place of the program than those that make the `other` call.
+    """Ranks that may be at another place of the program than the others, which make another call than they do.
 
-    `why` tells so, "" where nothing does; `routine`: all make such calls as `own` in their rounds.
+    `why` tells so, "" where nothing does; `routine`: all make such calls as these ranks' one in their rounds.
     """
 
     who: list[int]
-    own: Call
-    other: Call
     why: str
     routine: bool
-    of_a_step: bool  # no line of the program makes `own`, as in backward, but one makes `other`
+    of_a_step: bool  # no line of the program makes these ranks' call, as in backward, but one makes the others' call
     one_call: bool  # the two calls may be the two ways of one branch all the same
 
     def causes(self) -> tuple[str, ...]:
@@ -157,7 +155,7 @@ def _apart(root: Stuck, who: list[int], histories: Histories, *, fresh: bool) ->
     path = "called it from no line of the program, as in backward" if of_a_step else "came there by another path"
     why = _FRESH if fresh else _ROUTINE if routine else path if elsewhere else ""
     one_call = (_by_one_line if sited and elsewhere else _of_one_tensor if sited else _alike)(own, other)
-    return _Apart(who, own, other, why, routine, of_a_step, one_call)
+    return _Apart(who, why, routine, of_a_step, one_call)
 
 
 def _is_changed(root: Stuck, own: Call, other: Call, sited: bool, fresh: bool, elsewhere: bool) -> bool:

@@ -24,7 +24,7 @@ from hangwatch.ranks.shared_steps import (
 )
 
 
-def first_divergence(readings: Iterable[Reading], now: float = 0.0) -> tuple[Divergence, ...]:
+def first_divergence(readings: Iterable[Reading]) -> tuple[Divergence, ...]:
     """Each group's first divergence among the steps that the rings still hold, without waiting for it to last.
 
     For a job that stands still. The step that a rank is in now is not looked at.
@@ -34,7 +34,7 @@ def first_divergence(readings: Iterable[Reading], now: float = 0.0) -> tuple[Div
     for key, members in comparable(ledgers).items():
         mine = {rank: ledgers[rank] for rank in members}
         if not _same_at_both_ends(key[0], mine) and not stood_in(mine.values(), key[0]):
-            divergence = _first_of(key, mine, now)
+            divergence = _first_of(key, mine)
             if divergence is not None:
                 found.append(divergence)
     return tuple(sorted(found, key=lambda divergence: divergence.step))
@@ -100,7 +100,7 @@ def _index(steps: Sequence[StepEntry], step: StepKey, named: bool) -> int | None
     return index if index < len(steps) and step_key(steps[index], named) == step else None
 
 
-def _first_of(key: GroupKey, readings: Mapping[int, Reading], now: float) -> Divergence | None:
+def _first_of(key: GroupKey, readings: Mapping[int, Reading]) -> Divergence | None:
     positions = aligned(readings)
     rings = list(positions.values())
     shared = [step for step in min(rings, key=len) if all(step in ring for ring in rings)]
@@ -114,5 +114,5 @@ def _first_of(key: GroupKey, readings: Mapping[int, Reading], now: float) -> Div
         if len({issued[index][rank] - issued[0][rank] for rank in readings}) == 1:
             if index + 1 == len(shared):
                 return None
-            return between(key, readings, positions, shared[index], shared[index + 1], now)
+            return between(key, readings, positions, shared[index], shared[index + 1], now=0.0)
     return None
