@@ -16,7 +16,7 @@ from hangwatch.judge.order import ORDER
 from hangwatch.judge.verdict import judged, stage_of
 from hangwatch.model import Certainty, Judgement, Snapshot, Stage
 from hangwatch.ranks import device_waits
-from hangwatch.rules.finding import Finding, Rule
+from hangwatch.rules.finding import Finding
 from hangwatch.rules.undetermined import undetermined
 
 __all__ = ["ORDER", "Case", "Finding", "diagnose", "worth_confirming"]
@@ -45,7 +45,7 @@ def _diagnosed(snapshot: Snapshot) -> Judgement:
         finding = _while_it_waited(case, faults) or finding
     if faults and finding.certainty is Certainty.PROVEN:
         finding = replace(finding, certainty=Certainty.LIKELY)
-    diff = _guarded(ranks_diff, case, faults) if stage_of(finding) is Stage.STEP else None
+    diff = asked(ranks_diff, case, faults) if stage_of(finding) is Stage.STEP else None
     judgement = judged(case, replace(finding, details=(*finding.details, *faults)))
     return replace(judgement, verdict=replace(judgement.verdict, diff=diff))
 
@@ -78,12 +78,8 @@ def worth_confirming(snapshot: Snapshot) -> list[tuple[int, int]]:
     return [(view.rank, view.pid) for view in device_waits.worth_confirming(list(case), case.ledger) if view.pid]
 
 
-def asked(rule: Rule, case: Case, faults: list[str]) -> Finding | None:
-    """What `rule` finds. One that raises finds nothing, and leaves a sentence in `faults`."""
-    return _guarded(rule, case, faults)
-
-
-def _guarded(ask: Callable[[Case], Answer], case: Case, faults: list[str]) -> Answer | None:
+def asked(ask: Callable[[Case], Answer], case: Case, faults: list[str]) -> Answer | None:
+    """What a rule finds. One that raises finds nothing, and leaves a sentence in `faults`."""
     try:
         return ask(case)
     except Exception as error:  # whatever it is, the verdicts of the others must not be lost

@@ -46,7 +46,7 @@ def judged(case: Case, finding: Finding) -> Judgement:
         hang=hang,
         argument=argument,
     )
-    return Judgement(state, finding.stage or entry.stage or stage(case), verdict)
+    return Judgement(state, stage_of(finding) or stage(case), verdict)
 
 
 def stage_of(finding: Finding) -> Stage | None:
@@ -78,8 +78,6 @@ def status(case: Case, finding: Finding) -> Status:
         return Status.HUNG
     ranks = finding.awaited or tuple(culprit.rank for culprit in finding.culprits if culprit.rank is not None)
     ranks = ranks or tuple(case.ranks)
-    if case.ranks and all(view.finished for view in case):
-        return Status.WAITING  # the job is over, and no rank is left that could hang
     if any(map(case.works, case.views(ranks))):
         return Status.WAITING
     if standstill(case):
