@@ -20,8 +20,8 @@ from .stuck import Kind as Stands
 from .stuck import Stuck
 from .turns import OFTEN
 
-AGREED = 3  # calls behind the place that agree again and are no chance
-_MANY = 16  # turns of a loop; models have fewer layers that each make one call of a kind, or their calls differ
+AGREED = 3  # calls behind the place that agree again: no chance, where other ranks or rounds tell that very place, too
+_NO_LAYERS = 16  # turns of a loop; models have fewer layers that each make one call of a kind, or their calls differ
 _AS_OFTEN = "call it as often on every rank: as many batches, layers or turns on each, or vote on when to stop"
 
 
@@ -175,7 +175,7 @@ def _is_thin(departure: Departure) -> bool:
 def _may_be_layers(departure: Departure) -> bool:
     """A short loop whose lines are not known may be the layers of one step, of which one was left out."""
     of_loop = (departure.ended and departure.count == 1) or departure.stayed
-    return bool(of_loop) and not departure.sited and departure.rounds < _MANY
+    return bool(of_loop) and not departure.sited and departure.rounds < _NO_LAYERS
 
 
 def _either(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, ...]) -> Finding:

@@ -10,10 +10,9 @@ from hangwatch import words
 from .all_groups import AllGroups, Parting
 from .model import Call, Communicator
 from .names import at, named, ranks
-from .readings import Kind
+from .readings import AS_OTHERS, Kind
 
-_ROUNDS = 2  # earlier ones that had equally many such calls
-_BEHIND = 2  # calls behind one that was left out that are as the others': where it came later, it would be among them
+_LIKE_ROUNDS = 2  # earlier ones that had equally many such calls
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def _in_a_short_round(
     ends = [place for place, token in enumerate(tokens) if token == own.token]
     rounds = {tokens[one:other].count(due.token) for one, other in pairwise(ends)}
     made, usual = tokens[ends[-1] :].count(due.token) if ends else 0, max(rounds, default=0)
-    if len(ends) <= _ROUNDS or len(rounds) != 1 or made >= usual:
+    if len(ends) <= _LIKE_ROUNDS or len(rounds) != 1 or made >= usual:
         return None
     said = (
         f"{ranks([rank])} made {words.plural(usual, 'call')} like {named(call, due.number, group)}{at(call)}"
@@ -80,4 +79,4 @@ def _in_a_short_round(
 
 def _behind(orders: AllGroups, rank: int, others: tuple[int, ...]) -> int:
     """How many calls behind it have to be as the others': one, where its host has come to where theirs are."""
-    return 1 if any(orders.at_one_place(rank, other) for other in others) else _BEHIND
+    return 1 if any(orders.at_one_place(rank, other) for other in others) else AS_OTHERS

@@ -17,8 +17,8 @@ from .names import at, named, ranks
 from .pairs import stuck_pairs
 from .stuck import Kind, Stuck
 
-_ASKED = 2  # other ranks that are asked whether they call from that line in that group, too
-_HABIT = 2  # earlier calls of one line, all to one place, that make another place odd
+_OTHERS_ASKED = 2  # other ranks that are asked whether they call from that line in that group, too
+_TO_ONE_PLACE = 2  # earlier calls of one line, all to one place, that make another place odd
 
 
 def misdirected(queues: Queues, chain: Chain) -> Finding | None:
@@ -53,7 +53,7 @@ def _usual_peer(queues: Queues, one: Stuck) -> int | None:
         for each in known
         if each.op == call.op and each.frames == call.frames
     )
-    if len(peers) != 1 or peers.total() < _HABIT:
+    if len(peers) != 1 or peers.total() < _TO_ONE_PLACE:
         return None
     (place,) = peers
     return one.group.members[place] if place is not None and place < len(one.group.members) else None
@@ -111,7 +111,7 @@ def _wrong_group(queues: Queues, chain: Chain, stuck: tuple[Stuck, ...]) -> Find
                 call = other.calls.get(rank)
                 if other.group is not one.group and call is not None and _same_line(call, one.call):
                     used = _used(queues, rank, call, other)
-                    if set(used) == {one.group.name} and used.total() >= _HABIT:
+                    if set(used) == {one.group.name} and used.total() >= _TO_ONE_PLACE:
                         stayed = _stayed(queues, one, other, rank, chain)
                         new_to_more = stayed is None and _is_new_to_more(queues, stuck, rank, call)
                         return None if new_to_more else stayed or _elsewhere(one, other, rank, chain)
@@ -168,7 +168,7 @@ def in_another_group(queues: Queues, chain: Chain) -> Finding | None:
         stray = _stray(queues, who[0], call)
         if stray is None or not stray.concerns(one) or any(_stray(queues, each, call) != stray for each in who[1:]):
             continue
-        others = [rank for rank in one.calls if rank not in who][:_ASKED]
+        others = [rank for rank in one.calls if rank not in who][:_OTHERS_ASKED]
         if not any(stray.group in _places(queues, rank, call) for rank in others):
             return _in_place_of_another(queues, chain, one, stray, who)
     return None
@@ -202,12 +202,12 @@ def _stray(queues: Queues, rank: int, call: Call) -> _Stray | None:
     """The one call of that line in another group, behind enough of them in the usual one."""
     places = _places(queues, rank, call)
     lone = [name for name, each in places.items() if len(each) == 1]
-    usual = [name for name, each in places.items() if len(each) >= _HABIT]
+    usual = [name for name, each in places.items() if len(each) >= _TO_ONE_PLACE]
     if len(lone) != 1 or len(usual) != 1:
         return None
     ((order, number),) = places[lone[0]]
     before = sum(earlier < order for earlier, _ in places[usual[0]])
-    return _Stray(lone[0], number, usual[0]) if before >= _HABIT else None
+    return _Stray(lone[0], number, usual[0]) if before >= _TO_ONE_PLACE else None
 
 
 def _places(queues: Queues, rank: int, call: Call) -> dict[str, list[tuple[int, int]]]:

@@ -19,7 +19,7 @@ from .moment import is_undated, is_young, open_s, since_s
 from .names import ranks
 from .stuck import Kind, Stuck, floor_of
 
-_NEAR = 16  # calls between the moments of two records of one job; a record further behind is an older one
+_ONE_MOMENT = 16  # calls between the moments of two records of one job; a record further behind is an older one
 _LAGGING = 2  # ranks, at least: a single record may be older than the others
 _OF_RANKS = 4  # and one rank in so many
 _OF_MOST = 2  # where a rank is awaited: a node's records may be older than those of the ranks that wait
@@ -27,7 +27,7 @@ _MISSED = 3  # ranks, at least, that are awaited in messages at once: pairs of a
 _OF_ALL = 8  # and one rank in so many
 _ROLES = 2  # of ranks that stand each at a place of its own
 _RECENT = 32  # calls of the same place that are looked at
-_OFTEN = 5  # of them, at least, for a habit
+_TIMES_LATE = 5  # of them, at least, for a habit
 _AS_LONG = 4  # times as long as ever before is no habit: others have recorded events since then
 _GRAIN_S = 0.2  # torch looks for completions ten times a second: two looks
 _NO_DATE = "whether it stood still, these records do not tell"
@@ -87,7 +87,9 @@ class Motion:
 
 def _lags(lane: Lane, floor: int) -> bool:
     place = lane.first_open()
-    return place is not None and lane.numbers[place] <= floor <= min(lane.enqueued, lane.numbers[place] + _NEAR)
+    return place is not None and lane.numbers[place] <= floor <= min(
+        lane.enqueued, lane.numbers[place] + _ONE_MOMENT
+    )
 
 
 def _hosts_apart(one: Stuck) -> bool:
@@ -130,7 +132,7 @@ def late_by_habit(queues: Queues, one: Stuck) -> Lateness | None:
         if known and None not in own:
             extra.append(median(known) - max(each for each in own if each is not None))
     late = [seconds for seconds in extra if seconds >= _GRAIN_S]
-    if len(late) < _OFTEN or 4 * len(late) < 3 * len(extra) or since_s(queues, one) > _AS_LONG * max(late):
+    if len(late) < _TIMES_LATE or 4 * len(late) < 3 * len(extra) or since_s(queues, one) > _AS_LONG * max(late):
         return None
     return Lateness(len(late), len(extra), median(late))
 

@@ -22,9 +22,8 @@ from .history import Histories
 from .matching import shape
 from .model import Call, Queues
 from .names import at, named, ranks
-from .readings import ENOUGH, Kind, regular
+from .readings import AS_OTHERS, ENOUGH, Kind, regular
 
-_AS_OTHERS = 2  # calls behind one that was left out that are as the others': one that came later is among them
 _MISPAIRED = "every later call of that group is mispaired"
 _MOST_RANKS = 64  # of a large job that are compared
 _MOST_CONCERNED = 16  # ranks of a circle whose orders are held against those of others of their role
@@ -49,7 +48,7 @@ def _left_most(chain: Chain, histories: Histories, concerned: list[int], compare
     if not usual or len(stray) != 1:
         return None
     found = histories.all_groups.parting(stray[0], usual)
-    if found is None or not found.reading.whole or found.reading.agreeing < _AS_OTHERS:
+    if found is None or not found.reading.whole or found.reading.agreeing < AS_OTHERS:
         return None
     if _may_have_left_their_own(found):
         return None
@@ -86,7 +85,7 @@ def _left_its_role(chain: Chain, histories: Histories, concerned: list[int], com
     if len(left) != 1:
         return None
     ((rank, found, usual),) = left
-    if not found.reading.whole or found.reading.agreeing < _AS_OTHERS or found.reading.kind not in _TOLD:
+    if not found.reading.whole or found.reading.agreeing < AS_OTHERS or found.reading.kind not in _TOLD:
         return None
     if any(step.pair for step in found.changed()):
         return None  # its messages tell more

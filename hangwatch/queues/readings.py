@@ -20,7 +20,10 @@ Token = TypeVar("Token", bound=Hashable)
 
 FARTHEST = 32  # calls that a rank may have left out or added at one place
 LOOKED_AT = 64  # calls behind it that are compared
-ENOUGH = 8  # calls in a row that agree again are no chance
+# Calls in a row that agree again: of all the readings that are tried one fits a few of them by chance, but not so many,
+# and then it does not matter that later ones contradict it.
+ENOUGH = 8
+AS_OTHERS = 2  # calls behind one that was left out that are as the others': where it came later, it would be among them
 _CONTEXT = 256  # calls from which the next one is expected: a metric may come once in many rounds
 
 

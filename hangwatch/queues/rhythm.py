@@ -12,7 +12,7 @@ from .readings import due
 
 _CONTEXTS = (4, 16, 64)  # calls from which the next one is known: more microbatches need more of them
 _ALWAYS = 2  # earlier rounds that went on alike, without an exception
-_LATELY = 96  # calls before the one that waits: an earlier change of order went well
+_LAST_CALLS = 96  # calls before the one that waits: an earlier change of order went well
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def left_out(orders: AllGroups, rank: int, token: int) -> tuple[Step, int] | Non
     steps = orders.steps(rank)
     tokens = [step.token for step in steps]
     since = max((place for place, step in enumerate(steps) if step.token == token and step.done), default=len(steps))
-    for place in range(since + 1, min(len(tokens), since + _LATELY)):
+    for place in range(since + 1, min(len(tokens), since + _LAST_CALLS)):
         always, times = due(tokens[:place]) or (-1, 0)
         if always == token != tokens[place]:
             return steps[place], times
@@ -53,7 +53,7 @@ def _last_break(rank: int, steps: Sequence[Step]) -> Break | None:
     met = max((step.order for step in steps if step.done and not step.pair), default=-1)
     steps = [step for step in steps if step.pair]
     tokens = [step.token for step in steps]
-    since = max(bisect_left(steps, met, key=lambda step: step.order), len(steps) - _LATELY)
+    since = max(bisect_left(steps, met, key=lambda step: step.order), len(steps) - _LAST_CALLS)
     broken: Break | None = None
     for length in _CONTEXTS:
         place, usual = _unlike_before(tokens, length, since)

@@ -23,7 +23,7 @@ from .names import ranks
 from .turns import OFTEN
 
 _EARLIER = 4  # spans with messages that are looked at
-_FARTHEST = 64  # collectives before the last common one: hosts may have enqueued some behind the messages that wait
+_LAST_COMMON = 64  # collectives before the last common one: hosts may have enqueued some behind the messages that wait
 
 Way = tuple[int, int]  # of messages: from a rank, to a rank
 Counts = Mapping[Way, tuple[int, int]]  # how many were sent, and how many received
@@ -85,7 +85,7 @@ def _spans(lanes: Sequence[Lane]) -> list[tuple[int, int]]:
     if len(lanes) < 2:
         return []
     common = sorted(set.intersection(*(set(lane.numbers) for lane in lanes)))
-    return list(pairwise([*(() if any(lane.lost for lane in lanes) else (0,)), *common[-_FARTHEST:]]))
+    return list(pairwise([*(() if any(lane.lost for lane in lanes) else (0,)), *common[-_LAST_COMMON:]]))
 
 
 def _odd(before: Sequence[Counts], now: Counts, span: tuple[int, int], around: Communicator) -> Iterator[_Uneven]:

@@ -14,10 +14,11 @@ ROOMS = ("facts", "health", "judge", "proof", "queues", "ranks", "rules", "stack
 
 
 def constants(path: Path) -> Iterator[tuple[str, int]]:
-    """Name and line of each number at the top of a module."""
+    """Name and line of each number at the top of a module; one of a module's own is read as the same name."""
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.Assign) and is_number(node.value):
-            yield from ((name.id, node.lineno) for name in ast.walk(node.targets[0]) if isinstance(name, ast.Name))
+            names = (name.id for name in ast.walk(node.targets[0]) if isinstance(name, ast.Name))
+            yield from ((name.lstrip("_"), node.lineno) for name in names)
 
 
 def is_number(node: ast.AST) -> bool:
