@@ -23,7 +23,7 @@ from hangwatch.facts.processes.child import (
     waits_for_children,
 )
 from hangwatch.facts.processes.data_loading import Feeding, Worker
-from hangwatch.facts.processes.leaving import exits_by_stack
+from hangwatch.facts.processes.leaving import LONG_SLEEP_S, exits_by_stack
 from hangwatch.facts.processes.locks import held_lock, holds, lock_name
 from hangwatch.facts.processes.store_waits import awaits_key, store_ports, waits_for_key
 from hangwatch.model import OpenFile, Phase, ProcessFacts, Reading, Snapshot
@@ -197,7 +197,7 @@ def _child_held(child: Child, alone: bool) -> str:
     if child.dead:
         return "has ended" if alone else ""
     sleeps_s = child.facts.sleeps_s
-    if sleeps_s is not None and sleeps_s > FACTS_S:
+    if sleeps_s is not None and sleeps_s > LONG_SLEEP_S:
         return f"sleeps for {words.duration(sleeps_s)}"
     return _blocked(child.facts, None, True)
 

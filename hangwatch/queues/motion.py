@@ -87,9 +87,7 @@ class Motion:
 
 def _lags(lane: Lane, floor: int) -> bool:
     place = lane.first_open()
-    return place is not None and lane.numbers[place] <= floor <= min(
-        lane.enqueued, lane.numbers[place] + _ONE_MOMENT
-    )
+    return place is not None and lane.numbers[place] <= floor <= min(lane.enqueued, lane.numbers[place] + _ONE_MOMENT)
 
 
 def _hosts_apart(one: Stuck) -> bool:

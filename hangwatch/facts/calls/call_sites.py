@@ -33,6 +33,7 @@ from hangwatch.stacks.activity import Doing, Within
 from hangwatch.stacks.frames import name_of
 
 HABIT = 2  # earlier steps, or turns of a loop, that make a habit
+_RHYTHM = 3  # steps with the call, that is two equal gaps between them, that make a rhythm
 ALIKE_STEPS = 8  # whole steps on record that show what all steps of a rank are made of
 
 
@@ -226,7 +227,7 @@ class Sites:
         now = self.case.ranks[rank].step.step
         steps = sorted(step for step, places in self.by_step(rank).items() if step != now and _holds(places, place))
         gaps = {after - before for before, after in pairwise(steps)}
-        if now is None or len(steps) < 3 or len(gaps) != 1:
+        if now is None or len(steps) < _RHYTHM or len(gaps) != 1:
             return None
         return now - steps[-1] == gaps.pop()
 

@@ -26,7 +26,7 @@ from hangwatch.ranks.sides import odd_of
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import called_by_the_program, is_of_a_module, name_of
 
-EVERY_STEP = 2  # whole steps with the call, and none without it, that make it a call of every step
+EVERY_STEP = 2  # steps on record as a whole, all with the call, that make it a call of every step
 _FORWARD = "forward"
 
 

@@ -14,7 +14,7 @@ from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import name_of, origin, user_frame
 
 LEAVING = frozenset({Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
-LONG_SLEEP_S = 60.0  # seconds; a rank in a longer sleep is not about to wake up and go on
+LONG_SLEEP_S = 60.0  # seconds; a process in a longer sleep is not about to wake up and go on
 POLLING = 6.0  # times the patience for a rank that sleeps briefly again and again: it may be flushing data bit by bit
 BIT_BY_BIT = 8 << 10  # bytes written between two samples, those for us left out: more than a line of a log
 A_FILE = 4 << 10  # bytes that a child has written in all: more than lines of a log

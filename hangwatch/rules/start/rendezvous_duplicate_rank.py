@@ -11,6 +11,7 @@ from hangwatch.model import Certainty, Culprit, Launched, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
+_EARLIER_S = 60.0  # seconds between two starts; the processes of one launch start closer together
 REPLACED_S = 3.0  # seconds; two claimants of one rank may be an old process on its way out and its successor
 
 
@@ -115,7 +116,7 @@ def _failed(view: RankView) -> bool:
 
 
 def _one_too_many(twins: dict[int, dict[int, float]]) -> str:
-    left = [_oldest_first(pids)[0] for pids in twins.values() if max(pids.values()) - min(pids.values()) > 60]
+    left = [_oldest_first(pids)[0] for pids in twins.values() if max(pids.values()) - min(pids.values()) > _EARLIER_S]
     if left:
         are = words.verb(len(left), "is", "are")
         return f"kill {words.listed(map(str, left))}, which {are} left from an earlier start"

@@ -8,13 +8,14 @@ from hangwatch.model import Certainty, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
+_DEEP_S = 2.0  # seconds; disks and drivers let a process sleep uninterruptibly for less
 FROZEN_S = 14.9  # seconds, 14 of them to our look; a debugger or a limiter of processor time may let it go on
 
 
 def rank_frozen(case: Case) -> Finding | None:
     """A rank's process is stopped, or sleeps in the kernel where nothing can wake it."""
     stopped = [view for view in case if view.stopped]
-    deep = [view for view in case if view.state == "D" and not view.works and view.evidence.still_s > 2]
+    deep = [view for view in case if view.state == "D" and not view.works and view.evidence.still_s > _DEEP_S]
     frozen = stopped or deep
     if not frozen or (not stopped and not any(view.rank in case.awaited() for view in deep)):
         return None

@@ -14,7 +14,7 @@ from hangwatch.model import Certainty, Status
 from hangwatch.ranks.last_words import Kind
 from hangwatch.rules.finding import Finding
 
-FEWEST_STEPS = 3  # earlier steps, each with the call, that make it a call of every step
+FEWEST_STEPS = 3  # earlier steps, all with the call: one more than where each is known to be on record as a whole
 
 
 def skipped_before_an_abort(case: Case) -> Finding | None:
