@@ -14,12 +14,12 @@ from itertools import pairwise
 from .model import Call, Communicator, Queues
 from .readings import Kind, Reading, habit, read
 
-_WENT_WELL = 2  # times that a step went well, which make it the rank's own
+_WENT_WELL = 2  # times that a transition went well, which make it the rank's own
 _TRIED = 8  # other ranks to whose order a rank's is compared
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class IssuedCall:
     """One call of a rank: `token` is what it was and where it came from."""
 
     order: int
@@ -35,14 +35,14 @@ class Parting:
     """How `mine` parts from `theirs` at `place`, over all groups of both ranks."""
 
     reading: Reading
-    mine: Sequence[Step]
-    theirs: Sequence[Step]
+    mine: Sequence[IssuedCall]
+    theirs: Sequence[IssuedCall]
     place: int
 
-    def changed(self) -> Sequence[Step]:
+    def changed(self) -> Sequence[IssuedCall]:
         """The calls that were left out, added or moved; of scattered ones the first."""
-        steps = self.theirs if self.reading.kind is Kind.SKIPPED else self.mine
-        return steps[self.place : self.place + (1 if self.reading.scattered else self.reading.count)]
+        calls = self.theirs if self.reading.kind is Kind.SKIPPED else self.mine
+        return calls[self.place : self.place + (1 if self.reading.scattered else self.reading.count)]
 
 
 class AllGroups:
@@ -51,43 +51,43 @@ class AllGroups:
     def __init__(self, queues: Queues, tokens: Sequence[int]) -> None:
         self._queues = queues
         self._tokens = tokens
-        self._steps: dict[int, list[Step]] = {}
+        self._calls: dict[int, list[IssuedCall]] = {}
 
-    def steps(self, rank: int) -> list[Step]:
+    def calls(self, rank: int) -> list[IssuedCall]:
         """All calls of a rank in the order in which it made them."""
-        if rank not in self._steps:
-            self._steps[rank] = sorted(self._recorded(rank), key=lambda step: step.order)
-        return self._steps[rank]
+        if rank not in self._calls:
+            self._calls[rank] = sorted(self._recorded(rank), key=lambda each: each.order)
+        return self._calls[rank]
 
-    def _recorded(self, rank: int) -> Iterable[Step]:
+    def _recorded(self, rank: int) -> Iterable[IssuedCall]:
         for group in self._queues.communicators:
             for pair, lane in ((False, group.lanes.get(rank)), (True, group.peers.get(rank))):
                 if lane is None:
                     continue
                 for place in range(len(lane)):
                     token = self._tokens[lane.calls[place]]
-                    yield Step(lane.order[place], token, group, lane.numbers[place], pair, lane.done(place))
+                    yield IssuedCall(lane.order[place], token, group, lane.numbers[place], pair, lane.done(place))
 
-    def call(self, step: Step, ranks: Iterable[int]) -> Call | None:
-        """The call of a step, as one of `ranks` recorded it."""
+    def call(self, issued: IssuedCall, ranks: Iterable[int]) -> Call | None:
+        """The call, as one of `ranks` recorded it."""
         for rank in ranks:
-            lane = (step.group.peers if step.pair else step.group.lanes).get(rank)
-            places = lane.places(step.number) if lane is not None else range(0)
+            lane = (issued.group.peers if issued.pair else issued.group.lanes).get(rank)
+            places = lane.places(issued.number) if lane is not None else range(0)
             if lane is not None and places:
                 return self._queues.call(lane, places[0])
         return None
 
-    def recorded(self, rank: int, step: Step) -> Call:
-        """The call of one of the steps of `rank`."""
-        lane = (step.group.peers if step.pair else step.group.lanes)[rank]
-        return self._queues.call(lane, bisect_left(lane.order, step.order))
+    def recorded(self, rank: int, issued: IssuedCall) -> Call:
+        """One of the calls of `rank`, as it recorded it."""
+        lane = (issued.group.peers if issued.pair else issued.group.lanes)[rank]
+        return self._queues.call(lane, bisect_left(lane.order, issued.order))
 
     def parting(self, rank: int, others: Sequence[int]) -> Parting | None:
         """How the order of `rank` parts from that of the rank among `others` that shares most of it.
 
         Of several that share as much, the one whose record goes on furthest tells most of what was due behind it.
         """
-        best: tuple[int, int, list[Step], list[Step]] | None = None
+        best: tuple[int, int, list[IssuedCall], list[IssuedCall]] | None = None
         for other in others[:_TRIED]:
             own, theirs = self._aligned(rank, other)
             pairs = enumerate(zip(own, theirs, strict=False))
@@ -97,7 +97,7 @@ class AllGroups:
         if best is None:
             return None
         place, _, own, theirs = best
-        return Parting(read([step.token for step in own], [step.token for step in theirs], place), own, theirs, place)
+        return Parting(read([each.token for each in own], [each.token for each in theirs], place), own, theirs, place)
 
     def apart(self, rank: int, other: int) -> int | None:
         """How many calls two ranks made alike before they parted; -1 where they did not, None where none compare."""
@@ -121,7 +121,7 @@ class AllGroups:
         if found is None or not found.reading.whole or not found.reading.agreeing:
             return None
         changed = found.changed()
-        inside = [step for step in changed if step.group.name == group.name and not step.pair]
+        inside = [each for each in changed if each.group.name == group.name and not each.pair]
         if not inside or inside[0].number != number:
             return None
         if len(inside) == len(changed) < found.reading.count:
@@ -136,8 +136,8 @@ class AllGroups:
         found: list[int] = []
         for other in others:
             own, theirs = self._aligned(rank, other)
-            calls = ((at, step) for at, step in enumerate(own) if not step.pair)
-            at = next((at for at, step in calls if step.group is group and step.number == number), None)
+            calls = ((at, each) for at, each in enumerate(own) if not each.pair)
+            at = next((at for at, each in calls if each.group is group and each.number == number), None)
             if at is not None and [each.token for each in own[: at + 1]] == [each.token for each in theirs[: at + 1]]:
                 found.append(other)
         return tuple(found)
@@ -155,12 +155,12 @@ class AllGroups:
 
     def left_rounds(self, rank: int, others: Sequence[int]) -> bool:
         """Whether `rank` left out a round of what it calls in all of its groups, and not only one of one group."""
-        if len({step.group.name for step in self.steps(rank)}) == 1:
+        if len({each.group.name for each in self.calls(rank)}) == 1:
             return True
         found = self.parting(rank, others)
         if found is None or found.reading.kind is not Kind.SKIPPED:
             return False
-        *before, first = [step.token for step in found.theirs[: found.place + 1]]
+        *before, first = [each.token for each in found.theirs[: found.place + 1]]
         return first in before and before[::-1].index(first) < found.reading.count
 
     def strays(self, ranks: Iterable[int], until: Mapping[int, int]) -> list[int]:
@@ -169,43 +169,43 @@ class AllGroups:
         Only calls up to the one that `until` names by its order count, or to the first that is open: what a host
         enqueued behind it holds up nothing.
 
-        A step from one call to another is new to a rank where it knew both before, and never one behind the other.
-        Steps that half of the ranks have made are the program's, and those that went well twice are the rank's own:
-        the first stage of a pipeline calls in an order that no other stage has.
+        A transition from one call to another is new to a rank where it knew both before, never one behind the other.
+        Those that half of the ranks have made are the program's, and those that went well twice are the rank's own: the
+        first stage of a pipeline calls in an order that no other stage has.
         """
-        new = {rank: _new_steps(self.until(rank, until.get(rank))) for rank in ranks}
-        counts = Counter(step for steps in new.values() for step in steps)
-        return sorted(rank for rank, steps in new.items() if any(2 * counts[step] <= len(new) for step in steps))
+        new = {rank: _new_transitions(self.until(rank, until.get(rank))) for rank in ranks}
+        counts = Counter(transition for transitions in new.values() for transition in transitions)
+        return sorted(rank for rank, own in new.items() if any(2 * counts[each] <= len(new) for each in own))
 
     def habit(self, rank: int, last: int, usual: int) -> int:
         """How often `rank` went on to `usual` from where it now went to the call of that order, which is new there."""
-        *before, own = [step.token for step in self.until(rank, last)] or [usual]
+        *before, own = [each.token for each in self.until(rank, last)] or [usual]
         return habit(before, own, usual)
 
     def as_before(self, rank: int, last: int) -> bool:
         """Whether `rank` had come from the same call to the one of that order in an earlier round too."""
-        steps = [(one.token, other.token) for one, other in pairwise(self.until(rank, last))]
-        return bool(steps) and steps[-1] in steps[:-1]
+        transitions = [(one.token, other.token) for one, other in pairwise(self.until(rank, last))]
+        return bool(transitions) and transitions[-1] in transitions[:-1]
 
     def made_again(self, rank: int, last: int | None) -> bool:
         """Whether the collective in which `rank` stands is the one that it made right before, as never until then."""
-        steps = self.until(rank, last)
-        again = [two.order for one, two in pairwise(steps) if one.token == two.token and not two.pair]
-        return again == [steps[-1].order] if steps else False
+        calls = self.until(rank, last)
+        again = [two.order for one, two in pairwise(calls) if one.token == two.token and not two.pair]
+        return again == [calls[-1].order] if calls else False
 
     def first(self, rank: int, order: int) -> bool:
         """Whether the call of that order is the only one of its kind that is recorded of `rank`, in any group."""
-        steps = self.steps(rank)
-        tokens = {step.token for step in steps if step.order == order}
-        return sum(step.token in tokens for step in steps) == 1
+        calls = self.calls(rank)
+        tokens = {each.token for each in calls if each.order == order}
+        return sum(each.token in tokens for each in calls) == 1
 
     def went_on(self, rank: int, order: int) -> bool:
         """Whether a call behind the one of that order is of a kind that `rank` had made before: its rounds go on."""
-        steps = self.steps(rank)
-        before = {step.token for step in steps if step.order < order}
-        return any(step.token in before for step in steps if step.order > order)
+        calls = self.calls(rank)
+        before = {each.token for each in calls if each.order < order}
+        return any(each.token in before for each in calls if each.order > order)
 
-    def _aligned(self, rank: int, other: int) -> tuple[list[Step], list[Step]]:
+    def _aligned(self, rank: int, other: int) -> tuple[list[IssuedCall], list[IssuedCall]]:
         """Both from the first collective on that both still record: the rings of two ranks end at different calls.
 
         From the beginning where neither has lost any: ranks of other groups may share none.
@@ -213,46 +213,46 @@ class AllGroups:
         mine, theirs = self._without_gaps(rank), self._without_gaps(other)
         if not (mine and theirs) or (mine[0].token == theirs[0].token and not (self.lost(rank) or self.lost(other))):
             return mine, theirs
-        known = {(step.group.name, step.number): at for at, step in reversed(list(enumerate(theirs))) if not step.pair}
-        for at, step in enumerate(mine):
-            if not step.pair and (step.group.name, step.number) in known:
-                return mine[at:], theirs[known[step.group.name, step.number] :]
+        known = {(each.group.name, each.number): at for at, each in reversed(list(enumerate(theirs))) if not each.pair}
+        for at, each in enumerate(mine):
+            if not each.pair and (each.group.name, each.number) in known:
+                return mine[at:], theirs[known[each.group.name, each.number] :]
         return [], []
 
-    def _without_gaps(self, rank: int) -> list[Step]:
+    def _without_gaps(self, rank: int) -> list[IssuedCall]:
         """The calls of a rank since which none of any group is lost, where each group has a ring of its own."""
-        steps = self.steps(rank)
+        calls = self.calls(rank)
         if not self._queues.gaps:
-            return steps
+            return calls
         lanes = (lanes.get(rank) for group in self._queues.communicators for lanes in (group.lanes, group.peers))
         since = max((lane.order[0] for lane in lanes if lane is not None and len(lane) and lane.lost), default=0)
-        return steps[bisect_left(steps, since, key=lambda step: step.order) :]
+        return calls[bisect_left(calls, since, key=lambda each: each.order) :]
 
     def lost(self, rank: int) -> bool:
         """Whether older calls of a rank are no longer recorded."""
         lanes = (lanes.get(rank) for group in self._queues.communicators for lanes in (group.lanes, group.peers))
         return any(lane.lost for lane in lanes if lane is not None and len(lane))
 
-    def until(self, rank: int, last: int | None) -> Sequence[Step]:
+    def until(self, rank: int, last: int | None) -> Sequence[IssuedCall]:
         """The calls of a rank up to the one of that order, or to the first that is open."""
-        steps = self.steps(rank)
+        calls = self.calls(rank)
         if last is None:
-            last = next((step.order for step in steps if not step.done), steps[-1].order if steps else 0)
-        return steps[: bisect_right(steps, last, key=lambda step: step.order)]
+            last = next((each.order for each in calls if not each.done), calls[-1].order if calls else 0)
+        return calls[: bisect_right(calls, last, key=lambda each: each.order)]
 
 
-def _new_steps(calls: Sequence[Step]) -> set[tuple[int, int]]:
-    """Steps between calls that were known before, without those that went well twice: they are no departure."""
+def _new_transitions(calls: Sequence[IssuedCall]) -> set[tuple[int, int]]:
+    """Transitions between calls that were known before, without those that went well twice: they are no departure."""
     seen: set[int] = set()
     known: set[tuple[int, int]] = set()
     new: set[tuple[int, int]] = set()
     went_well: Counter[tuple[int, int]] = Counter()
     for before, (one, other) in zip([None, *calls], pairwise(calls), strict=False):
-        step = (one.token, other.token)
+        transition = (one.token, other.token)
         if before is not None:
             seen.add(before.token)
-        if one.token in seen and other.token in seen and step not in known:
-            new.add(step)
-        known.add(step)
-        went_well[step] += other.done
-    return {step for step in new if went_well[step] < _WENT_WELL}
+        if one.token in seen and other.token in seen and transition not in known:
+            new.add(transition)
+        known.add(transition)
+        went_well[transition] += other.done
+    return {transition for transition in new if went_well[transition] < _WENT_WELL}

@@ -132,8 +132,8 @@ def _due_collective(one: _Circle) -> Finding | None:
     ]
     if len(found) != 1:
         return None
-    ((rank, stuck, call, step, times),) = found
-    own = orders.recorded(rank, step)
+    ((rank, stuck, call, issued, times),) = found
+    own = orders.recorded(rank, issued)
     return Finding(
         "skipped-collective",
         Certainty.LIKELY,
@@ -225,7 +225,7 @@ def _by_count(one: _Circle) -> list[int]:
 def _broken(broke: Break, one: _Circle) -> Finding:
     """Of the ranks of the circle, one did otherwise than in all of its own earlier rounds."""
     rank = broke.rank
-    own, usual = (one.histories.all_groups.recorded(rank, step) for step in (broke.own, broke.usual))
+    own, usual = (one.histories.all_groups.recorded(rank, issued) for issued in (broke.own, broke.usual))
     went = f"{own.op}{at(own)} where every earlier round had gone on to {usual.op}{at(usual)}"
     return Finding(
         "point-to-point-deadlock",

@@ -147,8 +147,8 @@ class Histories:
         rank, call = (found.ranks[0], found.usual) if found.left else (found.against[0], found.own)
         lane = found.group.lanes[rank]
         order = lane.order[lane.places(found.number).start]
-        steps = [step.token for step in self.all_groups.until(rank, order)]
-        if steps and left_as_before(steps[:-1], steps[-1], self.token_of(call)):
+        tokens = [each.token for each in self.all_groups.until(rank, order)]
+        if tokens and left_as_before(tokens[:-1], tokens[-1], self.token_of(call)):
             return found
         if found.left:
             kind = found.kind if found.agreeing else Kind.OTHER  # calls that were left out, all the same

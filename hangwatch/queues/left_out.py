@@ -41,8 +41,8 @@ def left_out(
         return None
     if found.reading.agreeing < _behind(orders, rank, others):
         return _in_a_short_round(orders, found, rank, group, others)
-    steps = (step for step in found.changed() if step.group is group and (until is None or step.number <= until))
-    missing = next(steps, None)
+    changed = (each for each in found.changed() if each.group is group and (until is None or each.number <= until))
+    missing = next(changed, None)
     call = orders.call(missing, others) if missing is not None else None
     if missing is None or call is None:
         return None
@@ -62,7 +62,7 @@ def _in_a_short_round(
     A turn was left out, or what follows every few turns came a turn early: the records of both are alike.
     """
     own, due = found.mine[found.place], found.theirs[found.place]
-    tokens, call = [step.token for step in found.mine[: found.place]], orders.call(due, others)
+    tokens, call = [each.token for each in found.mine[: found.place]], orders.call(due, others)
     if due.group is not group or call is None or tokens[-1] != due.token:
         return None  # of two calls in turn either order is possible
     ends = [place for place, token in enumerate(tokens) if token == own.token]

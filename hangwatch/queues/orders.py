@@ -15,7 +15,7 @@ from itertools import takewhile
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty
 
-from .all_groups import AllGroups, Parting, Step
+from .all_groups import AllGroups, IssuedCall, Parting
 from .finding import Finding, alone_cause, victims, wait_edges
 from .follow import Chain
 from .history import Histories
@@ -60,19 +60,19 @@ def _by_totals(orders: AllGroups, rank: int, found: Parting, other: int) -> Part
 
     What a rank has made as often as the others by then, it has not left out.
     """
-    (mine, theirs), place = (Counter(step.token for step in steps) for steps in (found.mine, found.theirs)), found.place
+    (mine, theirs), place = (Counter(each.token for each in calls) for calls in (found.mine, found.theirs)), found.place
     if found.reading.kind is not Kind.SKIPPED or not orders.at_one_place(rank, other):
         return found
     own, due = found.mine[place].token, found.theirs[place].token
     if mine[due] != theirs[due] or mine[own] <= theirs[own]:
         return found
-    extra = len(list(takewhile(lambda step: mine[step.token] > theirs[step.token], found.mine[place:])))
+    extra = len(list(takewhile(lambda each: mine[each.token] > theirs[each.token], found.mine[place:])))
     return replace(found, reading=replace(found.reading, kind=Kind.EXTRA, count=extra, scattered=False))
 
 
 def _may_have_left_their_own(found: Parting) -> bool:
     """Whether the many may have left an order of their own, and the one rank have kept to it: not in a first round."""
-    calls = [step.token for step in found.theirs]
+    calls = [each.token for each in found.theirs]
     known = {found.mine[found.place].token, calls[found.place]} & set(calls[: found.place])
     return bool(known) and not regular(calls, found.place)
 
@@ -87,7 +87,7 @@ def _left_its_role(chain: Chain, histories: Histories, concerned: list[int], com
     ((rank, found, usual),) = left
     if not found.reading.whole or found.reading.agreeing < AS_OTHERS or found.reading.kind not in _TOLD:
         return None
-    if any(step.pair for step in found.changed()):
+    if any(each.pair for each in found.changed()):
         return None  # its messages tell more
     return _finding(histories, chain, rank, found, usual)
 
@@ -107,7 +107,7 @@ def _from_its_role(orders: AllGroups, rank: int, compared: list[int]) -> tuple[P
         return None
     due = found.theirs[found.place].token
     usual = [other for other in like if orders.goes_on(other, rank, found.place, due)]
-    mine, theirs = ([step.token for step in steps] for steps in (found.mine, found.theirs))
+    mine, theirs = ([each.token for each in calls] for calls in (found.mine, found.theirs))
     kept, left = regular(theirs, found.place), not regular(mine, found.place)
     told = (kept and left) or (len(usual) >= _OF_A_ROLE and (kept or left))
     return (found, usual) if told else None
@@ -166,21 +166,21 @@ def _finding(histories: Histories, chain: Chain, rank: int, found: Parting, usua
 
 def _is_theirs(queues: Queues, found: Parting) -> bool:
     """Whether a call that seems to be added is the others' own, made earlier and from another line."""
-    (step, *more), lanes = found.changed(), found.changed()[0].group.lanes.values()
-    if more or step.pair or any(not len(lane) or lane.numbers[-1] != step.number for lane in lanes):
+    (added, *more), lanes = found.changed(), found.changed()[0].group.lanes.values()
+    if more or added.pair or any(not len(lane) or lane.numbers[-1] != added.number for lane in lanes):
         return False
     return len({shape(queues.call(lane, len(lane) - 1)) for lane in lanes}) == 1
 
 
-def _named(call: Call, changed: Step, found: Parting) -> str:
+def _named(call: Call, changed: IssuedCall, found: Parting) -> str:
     """The call under the number that it has, or would have had, in the group of the rank itself."""
     if found.reading.kind is not Kind.SKIPPED:
         return named(call, changed.number, changed.group)
     before = found.mine[: found.place]
-    group = next((step.group for step in reversed(before) if step.token == changed.token), None)
+    group = next((each.group for each in reversed(before) if each.token == changed.token), None)
     if group is None:
         return str(shape(call))
-    return named(call, 1 + max(step.number for step in before if step.group is group), group)
+    return named(call, 1 + max(each.number for each in before if each.group is group), group)
 
 
 def _or_else(kind: Kind, rank: int) -> Iterable[Alternative]:

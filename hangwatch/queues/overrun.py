@@ -20,11 +20,11 @@ def overrun(root: Stuck, histories: Histories) -> Finding | None:
     """The ranks that wait in one more turn of a loop; None where the others do not stand at the end of theirs."""
     orders = histories.all_groups
     few = 2 * len(root.waiting) <= len(root.group.members)
-    if root.peers or not few or not all(step.done for rank in root.awaited for step in orders.steps(rank)[-1:]):
+    if root.peers or not few or not all(each.done for rank in root.awaited for each in orders.calls(rank)[-1:]):
         return None
-    own = {rank: [step.token for step in orders.until(rank, root.order.get(rank))] for rank in root.waiting}
+    own = {rank: [each.token for each in orders.until(rank, root.order.get(rank))] for rank in root.waiting}
     usual = {_left_by(tokens) for tokens in own.values()}
-    behind = {due([step.token for step in orders.steps(rank)]) for rank in root.awaited}
+    behind = {due([each.token for each in orders.calls(rank)]) for rank in root.awaited}
     called = {each[0] for each in (*usual, *behind) if each is not None}
     if None in usual or None in behind or len(called) != 1:
         return None

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .all_groups import AllGroups, Step
+from .all_groups import AllGroups, IssuedCall
 from .readings import due
 
 _CONTEXTS = (4, 16, 64)  # calls from which the next one is known: more microbatches need more of them
@@ -20,8 +20,8 @@ class Break:
     """Where a rank went on to `own` and had gone on to `usual` in every earlier round."""
 
     rank: int
-    own: Step
-    usual: Step
+    own: IssuedCall
+    usual: IssuedCall
 
 
 def the_one(orders: AllGroups, ranks: Iterable[int], until: dict[int, int]) -> Break | None:
@@ -30,35 +30,35 @@ def the_one(orders: AllGroups, ranks: Iterable[int], until: dict[int, int]) -> B
     return found[0] if len(found) == 1 else None
 
 
-def left_out(orders: AllGroups, rank: int, token: int) -> tuple[Step, int] | None:
+def left_out(orders: AllGroups, rank: int, token: int) -> tuple[IssuedCall, int] | None:
     """What a rank called in place of that call, which was due by each earlier round, and how often; None if it was not.
 
     Only behind the last such call that is complete.
     """
-    steps = orders.steps(rank)
-    tokens = [step.token for step in steps]
-    since = max((place for place, step in enumerate(steps) if step.token == token and step.done), default=len(steps))
+    calls = orders.calls(rank)
+    tokens = [each.token for each in calls]
+    since = max((place for place, each in enumerate(calls) if each.token == token and each.done), default=len(calls))
     for place in range(since + 1, min(len(tokens), since + _LAST_CALLS)):
         always, times = due(tokens[:place]) or (-1, 0)
         if always == token != tokens[place]:
-            return steps[place], times
+            return calls[place], times
     return None
 
 
-def _last_break(rank: int, steps: Sequence[Step]) -> Break | None:
+def _last_break(rank: int, calls: Sequence[IssuedCall]) -> Break | None:
     """The last one behind the last collective that is complete: until then, sends and receives went well.
 
     Only those are compared: a report comes between them in few rounds.
     """
-    met = max((step.order for step in steps if step.done and not step.pair), default=-1)
-    steps = [step for step in steps if step.pair]
-    tokens = [step.token for step in steps]
-    since = max(bisect_left(steps, met, key=lambda step: step.order), len(steps) - _LAST_CALLS)
+    met = max((each.order for each in calls if each.done and not each.pair), default=-1)
+    calls = [each for each in calls if each.pair]
+    tokens = [each.token for each in calls]
+    since = max(bisect_left(calls, met, key=lambda each: each.order), len(calls) - _LAST_CALLS)
     broken: Break | None = None
     for length in _CONTEXTS:
         place, usual = _unlike_before(tokens, length, since)
-        if place is not None and (broken is None or steps[place].order > broken.own.order):
-            broken = Break(rank, steps[place], steps[usual])
+        if place is not None and (broken is None or calls[place].order > broken.own.order):
+            broken = Break(rank, calls[place], calls[usual])
     return broken
 
 
