@@ -42,15 +42,15 @@ def _has_own_steps(case: Case, group: str, rank: int, other: int) -> bool:
 
 
 def _unlike_since(case: Case, group: str, rank: int, other: int) -> int | None:
-    known, asked = _known(case), (group, rank, other)
-    if asked not in known:
-        known[asked] = _first_of_unlike(case, group, rank, other)
-    return known[asked]
+    cache, asked = _cache(case), (group, rank, other)
+    if asked not in cache:
+        cache[asked] = _first_of_unlike(case, group, rank, other)
+    return cache[asked]
 
 
 @once
-def _known(case: Case) -> dict[tuple[str, int, int], int | None]:
-    """What has been asked of this case: it is asked for each step in which the ranks differ."""
+def _cache(case: Case) -> dict[tuple[str, int, int], int | None]:
+    """One dict for each case, which its caller fills: the same is asked for each step in which the ranks differ."""
     return {}
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from hangwatch import words
 from hangwatch.facts.processes.child import CHILD_QUIET_IO, Child
-from hangwatch.model import Culprit, Frame, LoaderFacts, ProcessEvidence, ProcessFacts
+from hangwatch.model import Culprit, Frame, LoaderFacts, OpenFile, ProcessEvidence, ProcessFacts
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.classify import activity
@@ -112,9 +112,8 @@ class Worker(Child):
         return f"it waits in {facts.system_call}" if facts.system_call else "it does not come back"
 
 
-def _file(file: object) -> str:
-    path, filesystem = getattr(file, "path", ""), getattr(file, "filesystem", None)
-    return f"{path} ({filesystem})" if filesystem else path
+def _file(file: OpenFile) -> str:
+    return f"{file.path} ({file.filesystem})" if file.filesystem else file.path
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.data_loading import Feeding, Worker
 from hangwatch.facts.processes.data_waits import feedings
-from hangwatch.model import Certainty
+from hangwatch.model import Certainty, ProcessFacts
 from hangwatch.rules.failed_workers import certainty_of, resource, worker_error
 from hangwatch.rules.finding import Finding
 
@@ -60,6 +60,6 @@ def _lost_for_want_of_descriptors(case: Case, lost: list[Feeding]) -> Finding:
     return resource(case, "file-descriptors-exhausted", views, what, Certainty.LIKELY, sentences)
 
 
-def _is_near(facts: object) -> bool:
-    count, limit = getattr(facts, "descriptors", None), getattr(facts, "descriptor_limit", None)
+def _is_near(facts: ProcessFacts) -> bool:
+    count, limit = facts.descriptors, facts.descriptor_limit
     return count is not None and limit is not None and count >= NEAR * limit
