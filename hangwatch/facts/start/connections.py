@@ -10,7 +10,7 @@ from hangwatch.ranks.view import RankView
 _TAKEN = re.compile(r"EADDRINUSE|address already in use|errno: ?98\b", re.IGNORECASE)
 
 
-def was_refused(view: RankView) -> bool:
+def found_port_taken(view: RankView) -> bool:
     """It failed to listen: another process has the port."""
     exception = view.exception
     return exception is not None and _TAKEN.search(f"{exception.type} {exception.message}") is not None

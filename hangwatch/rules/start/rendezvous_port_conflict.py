@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.start.arrivals import Arrivals, address, ends_the_others
-from hangwatch.facts.start.connections import was_refused
+from hangwatch.facts.start.connections import found_port_taken
 from hangwatch.model import Certainty, Culprit, ProcessFacts, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
@@ -16,7 +16,7 @@ from hangwatch.rules.finding import Finding
 def port_conflict(case: Case) -> Finding | None:
     """The master's port is held by a process that is no part of the job, or a rank was refused it."""
     arrivals = Arrivals(case)
-    refused = [view for view in case if was_refused(view)]
+    refused = [view for view in case if found_port_taken(view)]
     stranger = _stranger(case)
     if not refused and (stranger is None or not _host_is_missing(arrivals)):
         return None

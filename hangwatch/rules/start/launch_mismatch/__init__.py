@@ -8,7 +8,7 @@ from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.process_end import end_of
 from hangwatch.facts.start.arrivals import LATE, Arrivals, registered
-from hangwatch.facts.start.connections import was_refused
+from hangwatch.facts.start.connections import found_port_taken
 from hangwatch.facts.start.launch import Agent, agents, tasks
 from hangwatch.model import Certainty, Status
 from hangwatch.ranks.processes import computed
@@ -64,12 +64,12 @@ def launch_mismatch(case: Case) -> Finding | None:
 
 def _own_errors(case: Case) -> bool:
     """A rank ended for a reason of its own: that comes first."""
-    return any(view.raised and not was_refused(view) for view in case)
+    return any(view.raised and not found_port_taken(view) for view in case)
 
 
 def _refused(case: Case) -> bool:
-    """Every rank that was seen has failed to listen where another one of the same number does."""
-    return any(was_refused(view) for view in case)
+    """A rank failed to listen, where another of the same number does."""
+    return any(found_port_taken(view) for view in case)
 
 
 def _status(case: Case, found: Contradiction, launchers: list[Agent]) -> Status:
@@ -97,5 +97,5 @@ def _waiting(case: Case, ranks: tuple[int, ...], launchers: list[Agent]) -> str:
         named = words.plural(len(launchers), "launcher")
         pids = words.listed([f"pid {each.pid}" for each in launchers[: words.SHOWN]])
         return f"; {named} ({pids}) {words.verb(len(launchers), 'waits', 'wait')} in the rendezvous"
-    refused = next(view for view in case if was_refused(view))
+    refused = next(view for view in case if found_port_taken(view))
     return f"; rank {refused.rank} ended with {end_of(refused.evidence.process)}" if refused.dead else ""
