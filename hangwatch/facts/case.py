@@ -89,7 +89,7 @@ class Case:
         return any(view.failed for view in self)
 
     @property
-    def failed(self) -> Status | None:
+    def failed_status(self) -> Status | None:
         """The status where a rank has failed; None where that is for proof and patience to say."""
         return Status.FAILED if self.any_rank_failed else None
 
@@ -285,7 +285,7 @@ class Case:
     def wait(self, rank: int, awaited: tuple[int, ...]) -> Wait:
         """The edge of the wait-for graph from `rank` to `awaited`, in words."""
         entry = self.blocked.get(rank)
-        return Wait(rank, awaited, what(entry) if entry else "", entry.where if entry else None)
+        return Wait(rank, awaited, call_words(entry) if entry else "", entry.where if entry else None)
 
     def victims(self, culprits: Iterable[int]) -> tuple[int, ...]:
         """Ranks that stand in a collective and are not among `culprits`."""
@@ -350,7 +350,7 @@ _NAMES = {
 }
 
 
-def what(entry: Blocked) -> str:
+def call_words(entry: Blocked) -> str:
     """`all_reduce 12 of group 0`, as far as it is known."""
     op = _NAMES.get(entry.op, entry.op)
     if entry.call is not None and entry.call.op in POINT_TO_POINT:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hangwatch import words
 from hangwatch.catalogue import cause
-from hangwatch.facts.case import Case, what
+from hangwatch.facts.case import Case, call_words
 from hangwatch.model import HealthWarning, Snapshot
 from hangwatch.ranks.view import RankView
 
@@ -53,7 +53,7 @@ def _waits(case: Case) -> Iterator[Wait]:
         if group is None or need is None or since is None or timeout_s is None:
             continue
         waited_s = case.snapshot.taken_at - since
-        found.setdefault((group.name, need.absent), []).append((rank, waited_s, timeout_s, what(entry)))
+        found.setdefault((group.name, need.absent), []).append((rank, waited_s, timeout_s, call_words(entry)))
     for (_, awaited), each in found.items():
         if awaited and all(rank in case.ranks and _at_work(case, case.ranks[rank]) for rank in awaited):
             longest = max(each, key=lambda one: one[1] / one[2])

@@ -8,7 +8,7 @@ others may still move. The cause and the culprit are another question, and nothi
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.case import Case, what
+from hangwatch.facts.case import Case, call_words
 from hangwatch.facts.processes.standstill import standstill
 from hangwatch.model import Certainty, Status
 from hangwatch.rules.finding import Finding
@@ -16,7 +16,7 @@ from hangwatch.rules.finding import Finding
 MOST_WAITS = 6  # waits that are named; others are counted
 
 
-def is_dead(case: Case, status: Status, finding: Finding) -> tuple[Certainty | None, tuple[str, ...]]:
+def hang_certainty(case: Case, status: Status, finding: Finding) -> tuple[Certainty | None, tuple[str, ...]]:
     """The certainty that the job hangs, None where it is not called hung, and why."""
     if status not in (Status.HUNG, Status.LINGERING):
         return None, ()
@@ -39,7 +39,7 @@ def argument(case: Case) -> tuple[str, ...]:
         missing = () if need is None else sorted({*need.absent, *need.never})
         any_of = "one of " if need is not None and not need.every and len(missing) > 1 else ""
         waits.append(
-            f"{case.wait_words(ranks)} in {what(entry)}{words.at(entry.where)}, which cannot complete without"
+            f"{case.wait_words(ranks)} in {call_words(entry)}{words.at(entry.where)}, which cannot complete without"
             f" {any_of}{case.name(missing)}"
         )
     if len(shared) > MOST_WAITS:

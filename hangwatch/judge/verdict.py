@@ -13,7 +13,7 @@ from hangwatch.facts.processes.own_code import COMPUTING
 from hangwatch.facts.processes.standstill import devices_alone, standstill
 from hangwatch.facts.witness import sentences
 from hangwatch.judge.alternatives import alternatives
-from hangwatch.judge.argument import is_dead
+from hangwatch.judge.argument import hang_certainty
 from hangwatch.judge.version_hints import hints
 from hangwatch.model import Certainty, Culprit, Excerpt, Judgement, Stage, Status, Verdict, Wait
 from hangwatch.proof.waits import Blocked
@@ -29,7 +29,7 @@ def judged(case: Case, finding: Finding) -> Judgement:
     blamed = [culprit.rank for culprit in finding.culprits if culprit.rank is not None]
     victims = case.victims(blamed) if finding.victims is None else finding.victims
     state = status(case, finding)
-    hang, argument = is_dead(case, state, finding)
+    hang, argument = hang_certainty(case, state, finding)
     verdict = Verdict(
         cause=finding.cause,
         certainty=finding.certainty,

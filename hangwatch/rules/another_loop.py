@@ -38,6 +38,6 @@ def ended_the_loop(case: Case, cause: str) -> Finding | None:
         step=case.furthest_step(run.ranks),
         evidence=(numbers_apart(case, run),),
         witnesses=(Witness(Kind.FACT, told),),
-        status=case.failed,
+        status=case.failed_status,
         awaited=run.ranks,
     )

@@ -24,7 +24,7 @@ def another_turn(case: Case, cause: str) -> Finding | None:
     summary = f"{found.summary.removesuffix('.')}, in the loop at {words.place(loop.where)}, {which_ends(loop)}."
     culprits = tuple(replace(each, where=loop.where) for each in found.culprits)
     fix = equal_turns(loop)
-    return replace(found, cause=cause, summary=summary, culprits=culprits, fix=fix, status=case.failed)
+    return replace(found, cause=cause, summary=summary, culprits=culprits, fix=fix, status=case.failed_status)
 
 
 def loop_of_the_turn(case: Case) -> LoopFacts | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hangwatch import words
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.skip_paths import passed_at, the_only
-from hangwatch.facts.case import Case, what
+from hangwatch.facts.case import Case, call_words
 from hangwatch.facts.messages.own_order import gone_by, has_new_partner, left_own_order
 from hangwatch.facts.messages.passed_sends import passed_sends
 from hangwatch.facts.messages.peer_totals import Uneven, alone_with_its_count, exchanged
@@ -29,7 +29,7 @@ def circular(case: Case, cause: str, entries: list[Blocked], astray: Set[int] = 
     """
     following = [*entries[1:], entries[0]]
     edges = [
-        f"rank {entry.rank} waits for rank {other.rank} in {what(entry)}{words.at(entry.where)}"
+        f"rank {entry.rank} waits for rank {other.rank} in {call_words(entry)}{words.at(entry.where)}"
         for entry, other in zip(entries, following, strict=True)
     ]
     by_peers = cause == "point-to-point-deadlock"
@@ -100,8 +100,8 @@ def _gone_by(case: Case, entry: Blocked) -> Iterator[tuple[int, int]]:
 
 def _ahead(case: Case, entry: Blocked, steps: int) -> str:
     return (
-        f"rank {entry.rank} made its messages ahead of {what(entry)}{words.at(entry.where)} in each of {steps} steps"
-        " before, and not in this one"
+        f"rank {entry.rank} made its messages ahead of {call_words(entry)}{words.at(entry.where)} in each of"
+        f" {steps} steps before, and not in this one"
     )
 
 

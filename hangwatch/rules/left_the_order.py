@@ -26,4 +26,4 @@ def left_the_order(case: Case) -> Finding | None:
     if found is None:
         return None
     loop = loop_of_the_turn(case) if known else None
-    return replace(found, status=case.failed, fix=equal_turns(loop) if loop is not None else found.fix)
+    return replace(found, status=case.failed_status, fix=equal_turns(loop) if loop is not None else found.fix)

@@ -72,7 +72,7 @@ def _finding(case: Case, cause: str, found: _Repeated) -> Finding:
         step=found.step,
         evidence=found.evidence,
         witnesses=found.witnesses,
-        status=case.failed,
+        status=case.failed_status,
         awaited=found.ranks,
     )
 

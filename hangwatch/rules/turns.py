@@ -89,7 +89,7 @@ def _more_turns(case: Case, short: FewerTurns, cause: str) -> Finding:
             *standing(case, short),
             *ways_out(short.loop),
         ),
-        status=case.failed,
+        status=case.failed_status,
         awaited=short.inside,
     )
 

@@ -95,7 +95,7 @@ def _of_one_name(case: Case, call: GroupCall) -> Finding | None:
         victims=case.victims(call.odd),
         step=case.furthest_step(stuck or failed),
         evidence=tuple(sentences(call)),
-        status=case.failed,
+        status=case.failed_status,
         awaited=tuple(sorted(call.made)),
     )
 

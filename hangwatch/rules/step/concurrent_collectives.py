@@ -156,7 +156,7 @@ def _mispaired(case: Case, group: Group, seq: int, found: dict[int, dict[int, Co
             ),
             f"thread {thread!r} has issued calls in that group on every rank, between those of the main thread",
         ),
-        status=case.failed,
+        status=case.failed_status,
         awaited=tuple(found),
     )
 

@@ -60,7 +60,7 @@ def _without_gradients(case: Case, short: Unreduced) -> Finding:
         step=short.step,
         evidence=(counted(case, short.found),) if short.found is not None else (),
         witnesses=witnesses,
-        status=case.failed,
+        status=case.failed_status,
         awaited=short.ranks,
     )
 
@@ -152,6 +152,6 @@ def _without_module(case: Case, found: Disagreement) -> Finding:
         step=found.step,
         evidence=(counted(case, found.found),) if found.found is not None else (),
         witnesses=witnesses,
-        status=case.failed,
+        status=case.failed_status,
         awaited=odd,
     )

@@ -9,7 +9,7 @@ from hangwatch.facts.call_site import path
 from hangwatch.facts.calls.inner_loops import loop_of
 from hangwatch.facts.calls.last_calls import brought_down
 from hangwatch.facts.calls.skip_paths import conditional, evidence_of, skip_path, the_only, ways_to
-from hangwatch.facts.case import Case, what
+from hangwatch.facts.case import Case, call_words
 from hangwatch.facts.loops.ways_out import ways_to_leave
 from hangwatch.facts.messages.answers import unanswered
 from hangwatch.facts.messages.peer_totals import Uneven, uneven
@@ -74,7 +74,7 @@ def _all_around(found: Uneven) -> str:
 
 def _elsewhere(case: Case, odd: RankView | None) -> str:
     entry = case.blocked.get(odd.rank) if odd is not None else None
-    return "" if entry is None else f"; rank {entry.rank} waits in {what(entry)}{words.at(entry.where)}"
+    return "" if entry is None else f"; rank {entry.rank} waits in {call_words(entry)}{words.at(entry.where)}"
 
 
 def ended_with_fewer_messages(case: Case) -> Finding | None:
@@ -164,13 +164,13 @@ def _with_a_root(case: Case) -> Finding | None:
     return Finding(
         "point-to-point-deadlock",
         Certainty.LIKELY,
-        f"Rank {root.rank} went on to {what(root)}{words.at(root.where)} without the {lacking} for which rank"
-        f" {entry.rank} waits in {what(entry)}{words.at(entry.where)}.",
+        f"Rank {root.rank} went on to {call_words(root)}{words.at(root.where)} without the {lacking} for which rank"
+        f" {entry.rank} waits in {call_words(entry)}{words.at(entry.where)}.",
         fix=COUNT_ALIKE,
         culprits=case.culprits([root.rank]),
         victims=tuple(rank for rank in case.blocked if rank != root.rank),
         step=case.ranks[root.rank].step,
-        evidence=(f"rank {entry.rank} has not come to {what(root)}",),
+        evidence=(f"rank {entry.rank} has not come to {call_words(root)}",),
         awaited=(root.rank,),
     )
 
@@ -205,7 +205,7 @@ def _from_any_rank(case: Case) -> Finding | None:
         Certainty.LIKELY,
         f"{words.ranks([rank], capital=True)} waits to receive from any rank{words.at(lone[0].where)}, and no rank is"
         f" left that would send: {case.wait_words(ranks)} for it in"
-        f" {what(others[0])}{words.at(others[0].where)}{less}.",
+        f" {call_words(others[0])}{words.at(others[0].where)}{less}.",
         fix="let each rank say that it sends no more, and count those messages, not the ones that should come",
         culprits=case.culprits(fewer),
         victims=tuple(each for each in (rank, *ranks) if each not in fewer),

@@ -6,7 +6,7 @@ from hangwatch import words
 from hangwatch.facts.call_site import same
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.skip_paths import condition, conditions
-from hangwatch.facts.case import Case, what
+from hangwatch.facts.case import Case, call_words
 from hangwatch.facts.data.batches import first_uneven, now_at
 from hangwatch.facts.differences.counters import counts_apart
 from hangwatch.facts.differences.decisions import Disagreement, disagreement, of_every_step
@@ -175,7 +175,7 @@ def decided_by_a_trainer(case: Case) -> Finding | None:
         step=case.step_of(branch.odd),
         evidence=(f"{ways}, as number {branch.found.seq} of group {branch.found.group.name}",),
         witnesses=branch.why,
-        status=case.failed,
+        status=case.failed_status,
         awaited=branch.odd,
     )
 
@@ -218,7 +218,8 @@ def led_by_a_switch(case: Case) -> Finding | None:
         found,
         odd_of(found.ranks, found.others),
         f"{found.told} came out differently on the ranks: the trainer led {case.name(found.ranks)} to"
-        f" {what(first)}{words.at(first.where)} and {case.name(found.others)} to {what(other)}{words.at(other.where)}.",
+        f" {call_words(first)}{words.at(first.where)} and {case.name(found.others)} to"
+        f" {call_words(other)}{words.at(other.where)}.",
     )
 
 
@@ -242,7 +243,7 @@ def _of_a_switch(
         evidence=(f"`{first.name}` is asked for at {words.place(first.asked)}, in {first.asked.function}", *evidence),
         witnesses=(Witness(Kind.SOURCE, f"{words.place(first.where)} sets it by what may differ by rank"),),
         details=details,
-        status=case.failed,
+        status=case.failed_status,
         awaited=odd,
     )
 
@@ -279,7 +280,7 @@ def left_an_inner_loop(case: Case) -> Finding | None:
         victims=case.victims(odd) if len(odd) < len(case.ranks) else (),
         step=case.ranks[found.made[0]].step,
         evidence=(f"{last} was made by all of them in that loop", *((habit,) if habit else ())),
-        status=case.failed,
+        status=case.failed_status,
         awaited=odd,
     )
 
@@ -356,6 +357,6 @@ def made_unlike_turns(case: Case) -> Finding | None:
         victims=case.victims(odd) if len(odd) < len(case.ranks) else (),
         step=found.step,
         evidence=(counted(case, found),),
-        status=case.failed,
+        status=case.failed_status,
         awaited=odd,
     )

@@ -194,7 +194,7 @@ def outside_of_join(case: Case) -> Finding | None:
         victims=found.others,
         step=case.furthest_step(found.ranks),
         evidence=(f"collective {found.call.seq} of group {found.group.name} {pair}",),
-        status=case.failed,
+        status=case.failed_status,
         awaited=found.ranks,
     )
 
@@ -214,7 +214,7 @@ def uneven_other_loader(case: Case) -> Finding | None:
         _of_validation(case, *found),
         step=apart.step,
         evidence=(counted(case, apart),),
-        status=case.failed,
+        status=case.failed_status,
     )
 
 

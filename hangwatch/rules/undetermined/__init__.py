@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangwatch import words
-from hangwatch.facts.case import Case, what
+from hangwatch.facts.case import Case, call_words
 from hangwatch.model import Certainty
 from hangwatch.proof.waits import Blocked
 from hangwatch.ranks.device_waits import on_device
@@ -84,7 +84,7 @@ def _who_waits(case: Case) -> str:
     ranks, awaited = [entry.rank for entry in most], most[0].need.absent
     inside = words.at(case.usual_place(ranks))
     verb = words.verb(len(ranks), "waits", "wait")
-    return f" {case.name(ranks, capital=True)} {verb} for {case.name(awaited)} in {what(most[0])}{inside}."
+    return f" {case.name(ranks, capital=True)} {verb} for {case.name(awaited)} in {call_words(most[0])}{inside}."
 
 
 def _what_is_seen(case: Case) -> str:

@@ -38,7 +38,7 @@ def initialised_again(case: Case) -> Finding | None:
             f"rank {each.rank} has made group {_last(each).name!r} before and destroyed it"
             for each in list(case)[: words.SHOWN]
         ),
-        status=case.failed,
+        status=case.failed_status,
         stage=Stage.START,
         awaited=tuple(case.ranks),
     )

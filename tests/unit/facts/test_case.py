@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangwatch.facts.case import Case, what
+from hangwatch.facts.case import Case, call_words
 from hangwatch.model import Collective, Collectives, ExceptionFacts, Frame, Phase, ThreadStack
 from hangwatch.proof.waits import Blocked
 from hangwatch.stacks.classify import activity
@@ -32,4 +32,4 @@ def test_a_send_is_told_as_what_the_program_called() -> None:
     c10d = "/venv/lib/python3.12/site-packages/torch/distributed/distributed_c10d.py"
     stack = (Frame(c10d, 2652, "isend"), Frame(c10d, 2751, "send"), Frame("/job/train.py", 32, "forward"))
     now = activity(ThreadStack(1, "MainThread", stack, main=True))
-    assert what(Blocked(0, now, call=Collective("0", 42, "send", peer=2))) == "send"
+    assert call_words(Blocked(0, now, call=Collective("0", 42, "send", peer=2))) == "send"

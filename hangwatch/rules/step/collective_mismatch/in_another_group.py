@@ -34,6 +34,6 @@ def called_in_another_group(case: Case) -> Finding | None:
         witnesses=(
             Witness(Kind.HABIT, f"all earlier calls of {ranks} on record from there were in group {found.usual}"),
         ),
-        status=case.failed,
+        status=case.failed_status,
         awaited=found.ranks,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.calls.unequal_runs import unequal_runs
-from hangwatch.facts.case import Case, what
+from hangwatch.facts.case import Case, call_words
 from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
@@ -23,7 +23,7 @@ def counted_otherwise(case: Case) -> Finding | None:
         Certainty.LIKELY,
         f"{case.name(found.longer, capital=True)} {words.verb(len(found.longer), 'makes', 'make')} more than"
         f" {words.plural(found.made, found.one_more.op)} in a row{words.at(mine)}; {case.name(found.shorter)} went on"
-        f" to {what(behind)}{words.at(behind.where)} after {found.made:,}{words.at(theirs)}.",
+        f" to {call_words(behind)}{words.at(behind.where)} after {found.made:,}{words.at(theirs)}.",
         fix="let both sides walk over the same list: send the number of calls, or the names of the tensors, first",
         culprits=case.culprits(named, mine if named is found.longer else theirs),
         victims=tuple(sorted(case.deadlocked - {*named})),

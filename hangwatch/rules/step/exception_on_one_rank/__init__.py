@@ -59,7 +59,7 @@ def _of_all(case: Case, ranks: list[int], error: ExceptionFacts) -> Finding:
         victims=(),
         step=case.furthest_step(ranks),
         evidence=tuple(f"rank {rank} recorded {error.type} there" for rank in ranks[: words.SHOWN]),
-        status=case.failed,
+        status=case.failed_status,
         awaited=tuple(ranks),
     )
 
@@ -143,7 +143,7 @@ def caught_in_forward(case: Case) -> Finding | None:
             f"the last forward of {names} began and did not return{f'; that of {rest} returned' if returned else ''}",
             *(_numbers(case, found) if came_early and found is not None else ()),
         ),
-        status=case.failed,
+        status=case.failed_status,
         awaited=ranks,
     )
 
@@ -185,7 +185,7 @@ def left_with_a_loader_error(case: Case) -> Finding | None:
         told,
         culprits=tuple(each.culprit(user_frame(raised.frames)) for each, raised in found),
         evidence=(*told.evidence, what),
-        status=case.failed,
+        status=case.failed_status,
     )
 
 

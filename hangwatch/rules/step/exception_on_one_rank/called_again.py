@@ -32,6 +32,6 @@ def called_again(case: Case) -> Finding | None:
             *standing(case, short),
             f"by the source, that loop has another turn only after an error, at {clause}",
         ),
-        status=case.failed,
+        status=case.failed_status,
         awaited=ranks,
     )

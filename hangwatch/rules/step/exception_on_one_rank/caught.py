@@ -50,7 +50,7 @@ def caught_where_it_parted(case: Case) -> Finding | None:
             ),
             f"{rest} recorded no error in that step",
         ),
-        status=case.failed,
+        status=case.failed_status,
         awaited=ranks,
     )
 
@@ -88,7 +88,7 @@ def caught_without_backward(case: Case) -> Finding | None:
         culprits=tuple(case.ranks[rank].culprit(user_frame(each.frames)) for rank, each in sorted(found.items())),
         step=first.step,
         evidence=(f"rank {first.rank} recorded that error in {words.step(first.step)}, and {others} none",),
-        status=case.failed,
+        status=case.failed_status,
         awaited=ranks,
     )
 
@@ -147,7 +147,7 @@ def caught_in_its_backward(case: Case) -> Finding | None:
         victims=case.victims(ranks),
         step=short.step,
         witnesses=tuple(witnesses),
-        status=case.failed,
+        status=case.failed_status,
         awaited=ranks,
     )
 
@@ -171,7 +171,7 @@ def caught_past_a_call(case: Case) -> Finding | None:
         victims=case.victims(found.without),
         step=found.step,
         evidence=(f"the source shows no way past {found.name} but {handlers}",),
-        status=case.failed,
+        status=case.failed_status,
         awaited=found.without,
     )
 

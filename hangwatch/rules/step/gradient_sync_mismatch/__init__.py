@@ -149,7 +149,7 @@ def synchronised_at_own_intervals(case: Case) -> Finding | None:
             ),
             f"{words.step(first.name)} was the first in which some did, and others did not",
         ),
-        status=case.failed,
+        status=case.failed_status,
         awaited=tuple(case.ranks),
     )
 
@@ -240,7 +240,7 @@ def split_or_repeated(case: Case) -> Finding | None:
             f"until step {found.step} all ranks had made as many as each other",
         ),
         witnesses=(Witness(Kind.MAJORITY, f"most ranks agree: {others}"),),
-        status=case.failed,
+        status=case.failed_status,
         awaited=found.behind,
     )
 
@@ -264,7 +264,7 @@ def accumulated_otherwise(case: Case) -> Finding | None:
         victims=case.victims(found.odd),
         step=case.ranks[found.odd[0]].step,
         witnesses=(Witness(Kind.MAJORITY, f"most ranks agree: {others}"),),
-        status=case.failed,
+        status=case.failed_status,
         awaited=found.odd,
     )
 
@@ -286,7 +286,7 @@ def _alone(case: Case, inside: Sequence[int], without: Sequence[int], step: Step
         victims=tuple(rank for rank in case.blocked if rank not in odd),
         step=step,
         witnesses=tuple(witnesses),
-        status=case.failed,
+        status=case.failed_status,
         awaited=tuple(case.ranks),
     )
 

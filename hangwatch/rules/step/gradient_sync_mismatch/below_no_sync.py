@@ -46,7 +46,7 @@ def accumulated_alone(case: Case) -> Finding | None:
         victims=tuple(rank for rank in case.blocked if rank not in odd),
         step=found.step,
         witnesses=tuple(witnesses),
-        status=case.failed,
+        status=case.failed_status,
         awaited=tuple(case.ranks),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.case import Case, what
+from hangwatch.facts.case import Case, call_words
 from hangwatch.facts.processes.child import Child
 from hangwatch.facts.processes.locks import (
     LockWait,
@@ -118,7 +118,7 @@ def _holder_stands(case: Case, wait: LockWait) -> str:
         return ""
     entry = case.blocked.get(view.rank)
     if entry is not None:
-        return f" while it waits in {what(entry)}{words.at(entry.where)}"
+        return f" while it waits in {call_words(entry)}{words.at(entry.where)}"
     return f" while it stands at {words.place(view.where)}" if view.where is not None else ""
 
 

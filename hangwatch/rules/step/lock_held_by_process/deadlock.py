@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.case import Case, what
+from hangwatch.facts.case import Case, call_words
 from hangwatch.facts.processes.locks import KERNEL_CALLS, LockWait, holder_name, lock_name
 from hangwatch.model import Certainty, Status
 from hangwatch.ranks.view import RankView
@@ -59,7 +59,7 @@ def _told(case: Case, waits: list[LockWait], closed: list[LockWait]) -> str:
     parts = []
     for each in closed:
         entry = case.blocked.get(each.holder) if each.holder is not None else None
-        does = f" and waits in {what(entry)}{words.at(entry.where)}" if entry is not None else ""
+        does = f" and waits in {call_words(entry)}{words.at(entry.where)}" if entry is not None else ""
         alike = {other.view.rank for other in waits if _is_alike(other, each)}
         name = case.name(sorted(alike)) if each.child is None else each.name
         wait = words.verb(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.case import Case, what
+from hangwatch.facts.case import Case, call_words
 from hangwatch.facts.processes.semaphores import SemaphoreWait, semaphore_wait
 from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding
@@ -26,8 +26,9 @@ def _inside_its_block(case: Case, found: SemaphoreWait) -> Finding:
     return Finding(
         "lock-held-by-process",
         Certainty.LIKELY,
-        f"{words.ranks(found.inside, capital=True)} {words.verb(len(found.inside), 'waits', 'wait')} in {what(entry)}"
-        f"{words.at(entry.where)} within {block}, and {case.wait_words(found.waiting)} for that lock: a deadlock.",
+        f"{words.ranks(found.inside, capital=True)} {words.verb(len(found.inside), 'waits', 'wait')} in"
+        f" {call_words(entry)}{words.at(entry.where)} within {block}, and {case.wait_words(found.waiting)} for that"
+        " lock: a deadlock.",
         fix="call collectives outside of the lock, or let only one rank take it",
         culprits=case.culprits(found.inside),
         victims=found.waiting,

@@ -148,7 +148,7 @@ def _alone(case: Case, found: Mismatch, alone: tuple[int, ...]) -> Finding:
         step=case.step_of(alone),
         evidence=tuple(_paired(case, each, alone) for each in meetings),
         witnesses=witnesses,
-        status=case.failed,
+        status=case.failed_status,
         awaited=alone,
     )
 

@@ -49,6 +49,6 @@ def _alone(case: Case, extra: ExtraCalls, others_say: tuple[Witness, ...]) -> Fi
         step=case.step_of(extra.ranks),
         evidence=sentences(case, extra),
         witnesses=(*place, *others_say),
-        status=case.failed,
+        status=case.failed_status,
         awaited=extra.ranks,
     )

@@ -42,7 +42,7 @@ def _either(case: Case, extra: ExtraCalls) -> Finding:
         victims=(*extra.ranks, *extra.others),  # of one of them: blaming either for what came of it explains nothing
         step=case.step_of(extra.others),
         evidence=sentences(case, extra),
-        status=case.failed,
+        status=case.failed_status,
         awaited=(*extra.ranks, *extra.others),
     )
 
@@ -67,6 +67,6 @@ def _left_out(case: Case, extra: ExtraCalls, errors: tuple[Bypass, ...], *, usua
         step=case.step_of(extra.others),
         evidence=sentences(case, extra),
         witnesses=tuple(witnesses),
-        status=case.failed,
+        status=case.failed_status,
         awaited=extra.others,
     )

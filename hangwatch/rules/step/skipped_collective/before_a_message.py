@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hangwatch import words
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.skip_paths import conditional, evidence_of, skip_path, the_only, ways_to
-from hangwatch.facts.case import Case, what
+from hangwatch.facts.case import Case, call_words
 from hangwatch.facts.messages.own_order import gone_by
 from hangwatch.facts.messages.rounds import amid_its_turn, left_habit
 from hangwatch.facts.witness import Kind, Witness
@@ -43,8 +43,8 @@ def left_out_before_a_message(case: Case) -> Finding | None:
     blames = case.weigh(witnesses) is not Certainty.UNDETERMINED
     few, others = case.name(found.absent), case.name(found.waiting)
     entry, there = case.blocked[found.absent[0]], case.blocked[found.waiting[0]]
-    made = f"{what(there)}{words.at(there.where)}"
-    here = f"{what(entry)}{words.at(entry.where)}"
+    made = f"{call_words(there)}{words.at(there.where)}"
+    here = f"{call_words(entry)}{words.at(entry.where)}"
     they, them = ("it is", "it") if len(found.absent) == 1 else ("they are", "them")
     summary = (
         f"{words.capital(few)} left out {made}{skip_path(own)}: {they} in {here} already, while {others}"
@@ -105,7 +105,7 @@ def _witnesses(case: Case, found: _LeftOut, ways: tuple[Bypass, ...]) -> list[Wi
     steps = min(gone_by(case, rank, found.call) for rank in found.absent)
     if steps:
         few, entry = case.name(found.absent), case.blocked[found.absent[0]]
-        ahead = f"ahead of {what(entry)}{words.at(entry.where)}"
+        ahead = f"ahead of {call_words(entry)}{words.at(entry.where)}"
         told.append(Witness(Kind.HABIT, f"{few} made it {ahead} in each of {steps} steps before, and not in this one"))
     if ways:
         told.append(Witness(Kind.SOURCE, "what leads past that call is a rank's own, and no condition on the rank"))

@@ -39,6 +39,6 @@ def went_by_for_its_rank(case: Case) -> Finding | None:
         step=found.step,
         evidence=evidence_of(found.ways),
         witnesses=(Witness(Kind.MAJORITY, f"most ranks made it: {most}"),),
-        status=case.failed,
+        status=case.failed_status,
         awaited=found.without,
     )

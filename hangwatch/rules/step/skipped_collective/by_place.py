@@ -43,7 +43,7 @@ def _left_out(case: Case, found: tuple[Early, ...]) -> Finding:
         culprits=case.culprits(ranks, where),
         step=step,
         evidence=(f"{call} of rank {first.rank} was {place}, and {habit}",),
-        status=case.failed,
+        status=case.failed_status,
         awaited=ranks,
     )
 
@@ -67,6 +67,6 @@ def _left_out_before_gradients(case: Case, first: Early, ranks: tuple[int, ...])
             f"on rank {first.rank} it is now one that torch makes by itself",
             *evidence_of(ways),
         ),
-        status=case.failed,
+        status=case.failed_status,
         awaited=ranks,
     )

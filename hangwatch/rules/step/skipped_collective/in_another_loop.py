@@ -33,6 +33,6 @@ def left_out_in_another_loop(case: Case) -> Finding | None:
         step=case.step_of(run.ranks),
         evidence=evidence_of(ways),
         witnesses=(Witness(Kind.FACT, f"{everyone} drew {batches} there, all that it has"),),
-        status=case.failed,
+        status=case.failed_status,
         awaited=run.ranks,
     )

@@ -36,7 +36,7 @@ def left_a_backward_out(case: Case) -> Finding | None:
         step=found.step,
         evidence=evidence_of(ways),
         witnesses=witnesses,
-        status=case.failed,
+        status=case.failed_status,
         awaited=odd,
     )
 
