@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from hangwatch.facts.case import Case
-from hangwatch.model import Launched, Phase, ProcessEvidence, ProcessFacts, Stage, ThreadStack
+from hangwatch.model import Launched, Phase, ProcessEvidence, ProcessFacts, ThreadStack
 from hangwatch.ranks.processes import computed
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing
@@ -18,7 +18,6 @@ from hangwatch.stacks.frames import name_of
 # What a rank can have been in without ever having been a member; it goes on to its end from there.
 OUTSIDE = frozenset({Phase.START, Phase.INIT, Phase.FAILED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
 LATE = 10.0  # times the patience of the start: how long a living process may take to arrive
-_MEETING = frozenset({Doing.RENDEZVOUS, Doing.NEW_GROUP})
 _JOINS = frozenset({Doing.JOIN_CHILD, Doing.JOIN_THREADS})
 
 
@@ -166,27 +165,6 @@ def _in_rendezvous(view: RankView) -> bool:
     if view.main.doing in (Doing.RENDEZVOUS, Doing.NOTHING):
         return view.main.doing is Doing.RENDEZVOUS or view.phase is Phase.INIT
     return False
-
-
-def kept_waiting(case: Case, ranks: Collection[int]) -> list[int]:
-    """The ranks beside `ranks` that wait for others: in a collective, or for the world to come together."""
-    waiting = (view for view in case if view.rank in case.blocked or view.now.doing in _MEETING)
-    return [view.rank for view in waiting if view.rank not in ranks]
-
-
-def others_awaited(case: Case, ranks: Collection[int]) -> bool:
-    """Ranks beside `ranks` keep the job waiting too: they are awaited, or, where none is blocked, wait for no other."""
-    if case.blocked:
-        return not case.awaited() <= set(ranks)
-    kept = {*ranks, *kept_waiting(case, ranks)}
-    return any(not (view.dead or view.over or view.rank in kept) for view in case)
-
-
-def stage_of_wait(case: Case, ranks: Collection[int]) -> Stage | None:
-    """START where no rank is in a collective and none of `ranks` has issued anything; else None."""
-    readings = [view.reading for view in case.views(ranks)]
-    begun = any(each is None or each.progress.step >= 0 or each.progress.calls > 0 for each in readings)
-    return None if case.blocked or begun else Stage.START
 
 
 def registered(view: RankView) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.child import Child, thread_of_parent, waits_for_children
-from hangwatch.facts.start.arrivals import kept_waiting, others_awaited, stage_of_wait
+from hangwatch.facts.processes.kept_waiting import kept_waiting, others_awaited, stage_of_wait
 from hangwatch.model import Certainty, Culprit, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding

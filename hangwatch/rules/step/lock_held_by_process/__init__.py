@@ -5,6 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case, call_words
 from hangwatch.facts.processes.child import Child
+from hangwatch.facts.processes.kept_waiting import kept_waiting, others_awaited, stage_of_wait
 from hangwatch.facts.processes.locks import (
     LockWait,
     belongs,
@@ -16,7 +17,6 @@ from hangwatch.facts.processes.locks import (
     on_network,
     owner_works,
 )
-from hangwatch.facts.start.arrivals import kept_waiting, others_awaited, stage_of_wait
 from hangwatch.model import Certainty, Culprit, Frame, LockOwner, ProcessEvidence, Status
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.step.lock_held_by_process.deadlock import deadlock
