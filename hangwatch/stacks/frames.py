@@ -96,6 +96,11 @@ def may_communicate(frames: Iterable[Frame]) -> bool:
     )
 
 
+def main_thread_of(stacks: Iterable[ThreadStack]) -> ThreadStack | None:
+    """The main thread's stack, if it shows anything."""
+    return next((stack for stack in stacks if stack.main and stack.frames), None)
+
+
 def stacks_of_trace(text: str) -> tuple[ThreadStack, ...]:
     """The stacks in what Python's faulthandler writes when a process crashes; the main thread is the last one."""
     parts = re.split(r"^(?:Current thread|Thread) .*$", text, flags=re.MULTILINE)[1:]

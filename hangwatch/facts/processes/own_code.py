@@ -6,12 +6,12 @@ from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.child import Child, idle_children
 from hangwatch.facts.processes.locks import held_lock, holds, lock_name
-from hangwatch.facts.start.arrivals import main_stack
 from hangwatch.model import ExceptionFacts, ProcessEvidence, Status
 from hangwatch.ranks.processes import computes
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Activity, Doing, Within
 from hangwatch.stacks.classify import activity
+from hangwatch.stacks.frames import main_thread_of
 
 WAITS_FOR_OTHERS = frozenset({Doing.LOCK, Doing.JOIN_CHILD, Doing.PIPE})
 COMPUTING = 5.0  # times its patience that a rank may compute in code of its own before that is called a loop
@@ -55,7 +55,7 @@ def stuck_children(view: RankView) -> list[tuple[ProcessEvidence, Activity]]:
         return []
     found = []
     for child in view.evidence.children:
-        stack = main_stack(child.stacks)
+        stack = main_thread_of(child.stacks)
         now = activity(stack) if stack is not None else None
         if now is not None and (now.where is not None or now.doing is Doing.QUEUE_FEEDER):
             found.append((child, now))

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hangwatch.facts.case import Case
-from hangwatch.model import Launched, Phase, ProcessEvidence, ProcessFacts, ThreadStack
+from hangwatch.model import Launched, Phase, ProcessEvidence, ProcessFacts
 from hangwatch.ranks.processes import computed
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.classify import activity
-from hangwatch.stacks.frames import name_of
+from hangwatch.stacks.frames import main_thread_of, name_of
 
 # What a rank can have been in without ever having been a member; it goes on to its end from there.
 OUTSIDE = frozenset({Phase.START, Phase.INIT, Phase.FAILED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
@@ -81,7 +81,7 @@ class Arrivals:
     @cached_property
     def launchers(self) -> tuple[ProcessEvidence, ...]:
         """Launchers whose stack was captured."""
-        return tuple(each for each in self.case.snapshot.launchers if main_stack(each.stacks) is not None)
+        return tuple(each for each in self.case.snapshot.launchers if main_thread_of(each.stacks) is not None)
 
     @cached_property
     def pauses(self) -> tuple[ProcessEvidence, ...]:
@@ -146,13 +146,8 @@ def _command(facts: ProcessFacts) -> str:
     return re.sub(r"\d+", "", facts.command or "")
 
 
-def main_stack(stacks: tuple[ThreadStack, ...]) -> ThreadStack | None:
-    """The main thread's stack, if it shows anything."""
-    return next((stack for stack in stacks if stack.main and stack.frames), None)
-
-
 def _waits_for_children(launcher: ProcessEvidence) -> bool:
-    stack = main_stack(launcher.stacks)
+    stack = main_thread_of(launcher.stacks)
     if stack is None:
         return False
     if activity(stack).doing in _JOINS or launcher.facts.waits_for is not None:
@@ -192,7 +187,7 @@ def address(view: RankView) -> tuple[str, str]:
 def ends_the_others(case: Case) -> bool:
     """Its launcher ends all ranks when one fails: torchrun does, and mp.spawn, but not a bare Process."""
     name = launcher_of(case)
-    stacks = [stack for each in case.snapshot.launchers if (stack := main_stack(each.stacks)) is not None]
+    stacks = [stack for each in case.snapshot.launchers if (stack := main_thread_of(each.stacks)) is not None]
     spawn = any(frame.file.endswith("torch/multiprocessing/spawn.py") for stack in stacks for frame in stack.frames)
     return name == "torchrun" or (name == "spawn" and (spawn or not stacks))
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hangwatch.facts.case import Case
-from hangwatch.facts.start.arrivals import host_of, main_stack
+from hangwatch.facts.start.arrivals import host_of
 from hangwatch.launchers import number
 from hangwatch.model import Launched, ProcessEvidence, RankEvidence
-from hangwatch.stacks.frames import name_of
+from hangwatch.stacks.frames import main_thread_of, name_of
 
 LOOPBACK = ("127.", "localhost", "::1")
 _OPTION = re.compile(r"--([a-z][a-z0-9_-]*)(?:=|\s+)([^\s-]\S*)")
@@ -92,7 +92,7 @@ class Agent:
 
     @property
     def functions(self) -> frozenset[str]:
-        stack = main_stack(self.process.stacks)
+        stack = main_thread_of(self.process.stacks)
         return frozenset(name_of(frame.function) for frame in stack.frames) if stack is not None else frozenset()
 
     @property

@@ -7,13 +7,14 @@ from collections.abc import Iterable
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.child import CHILD_QUIET_IO
-from hangwatch.facts.start.arrivals import host_of, main_stack
+from hangwatch.facts.start.arrivals import host_of
 from hangwatch.facts.start.launchers import END_SEEN_S, place_of
 from hangwatch.model import Certainty, Culprit, Pipe, ProcessEvidence, Status
 from hangwatch.ranks.processes import computed
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.classify import activity
+from hangwatch.stacks.frames import main_thread_of
 
 _WAITS = (Doing.LOCK, Doing.JOIN_THREADS, Doing.JOIN_CHILD, Doing.SOCKET)
 _READS = ("read", "readv", "poll", "ppoll", "select", "pselect6", "splice")
@@ -68,7 +69,7 @@ def _read_by(case: Case, reader: ProcessEvidence) -> list[Pipe]:
     blocked = reader.facts.blocked_on
     if blocked is not None and reader.facts.system_call in _READS:
         return [pipe for pipe in own if pipe.path == blocked.path]
-    stack = main_stack(reader.stacks)
+    stack = main_thread_of(reader.stacks)
     return own if stack is not None and activity(stack).doing in _WAITS else []
 
 

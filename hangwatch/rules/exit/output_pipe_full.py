@@ -8,14 +8,13 @@ from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.child import awaits_child
 from hangwatch.facts.processes.pipes import readers_of
-from hangwatch.facts.start.arrivals import main_stack
 from hangwatch.facts.start.launchers import place_of
 from hangwatch.model import Certainty, Culprit, Frame, OpenFile, ProcessEvidence, ProcessFacts, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.classify import activity
-from hangwatch.stacks.frames import origin
+from hangwatch.stacks.frames import main_thread_of, origin
 
 _WRITES = ("write", "writev")
 _OUTPUTS = {1: "standard output", 2: "standard error"}
@@ -137,7 +136,7 @@ def _is_output(facts: ProcessFacts) -> bool:
 
 def _waits_for(case: Case, reader: ProcessEvidence, ranks: list[int]) -> bool:
     """The reader waits for the end of a rank, and that rank for the reader, itself or through others."""
-    stack = main_stack(reader.stacks)
+    stack = main_thread_of(reader.stacks)
     pids = {view.pid for view in case if not view.dead}
     if reader.facts.waits_for in pids:
         held = {view.pid for view in case if view.rank in ranks or view.rank in case.blocked}
