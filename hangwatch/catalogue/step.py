@@ -84,7 +84,7 @@ STEP = (
         Stage.STEP,
         "A collective on one rank only",
         "One rank called a collective that the others never call: validation, logging or saving behind a rank check.",
-        "call collectives on every rank; in rank-guarded code use model.module instead of the DDP wrapper",
+        "call collectives on every rank: take this one out of the rank-guarded code; with DDP use model.module there",
         ("skipped-collective", "uneven-steps"),
         explains=("exit-destroy-asymmetric",),
     ),

@@ -32,6 +32,7 @@ _COUNTED = re.compile(
 _LONGEST_NAME = 80
 _NAME = rf"[\w.-]{{1,{_LONGEST_NAME}}}"
 _ASSIGNED = re.compile(rf"""(?<![\w.-])({_NAME})["']?\s{{0,20}}[=:]\s{{0,20}}""")
+_FUNCTION = re.compile(r"lambda\b[^:\n]{0,100}:")  # of `sorted(found, key=lambda each: each.size)`
 _VALUE = re.compile(r"""(["'])(?:(?!\1)[^\n]){0,500}\1|["']?[^\s"',;&}]+""")
 # Its value stands behind a blank, in quotes or not; in a list that Python has printed, behind a comma too.
 _OPTION = re.compile(
@@ -163,7 +164,7 @@ def _without_assigned(text: str) -> str:
     """Values of secret names: `name=value`, `"name": "value"`."""
     parts, end = [], 0
     for found in _ASSIGNED.finditer(text):
-        if found.start() < end or not is_secret_name(found[1]):
+        if found.start() < end or not is_secret_name(found[1]) or _FUNCTION.match(text, found.end()):
             continue
         if value := _VALUE.match(text, found.end()):
             quote = value[1] or ""

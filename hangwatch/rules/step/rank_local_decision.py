@@ -136,7 +136,7 @@ def counts_on_from_elsewhere(case: Case) -> Finding | None:
         evidence=(counted(case, found.found),),
         witnesses=(
             Witness(Kind.SOURCE, "the source shows no turn of the loop without the call of a step"),
-            Witness(Kind.PLACE, f"no rank had made {found.call} before"),
+            Witness(Kind.PLACE, f"no rank had made {found.call} by that call path before"),
         ),
         awaited=odd,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hangwatch import words
 from hangwatch.facts.calls.last_calls import brought_down, end_sentences, last_calls
 from hangwatch.facts.case import Case
@@ -34,7 +36,7 @@ def waits_for_a_key(case: Case) -> Finding | None:
     return Finding(
         "undetermined",
         Certainty.UNDETERMINED,
-        f"{case.name(ranks, capital=True)} {_wait(views, polled=bool(asking))}{waiting if others else ''}.",
+        f"{words.capital('; '.join(_waits(case, asking, waiting_for_key)))}{waiting if others else ''}.",
         fix=_FIX,
         victims=tuple(case.ranks),
         step=views[0].step,
@@ -74,12 +76,21 @@ def _first(failed: tuple[float, RankView]) -> tuple[float, int]:
     return at, view.rank
 
 
-def _wait(views: list[RankView], *, polled: bool) -> str:
-    at, one = words.at(views[0].where), len(views) == 1
-    if not polled:
-        return f"{'waits' if one else 'wait'} for a key of a store{at}, which no rank has set yet"
-    asks, has = ("asks", "has") if one else ("ask", "have")
-    return f"{asks} the job's store again and again{at}, and {has} not found there what another rank has to set"
+def _waits(case: Case, asking: list[RankView], waiting: list[RankView]) -> Iterator[str]:
+    """What ranks that ask again and again do, and what those do that wait in one call."""
+    if asking:
+        ask, have = ("asks", "has") if len(asking) == 1 else ("ask", "have")
+        yield (
+            f"{_who(case, asking)} {ask} a store again and again{words.at(asking[0].where)}, and {have} not found there"
+            " what another rank has to set"
+        )
+    if waiting:
+        wait, at = words.verb(len(waiting), "waits", "wait"), words.at(waiting[0].where)
+        yield f"{_who(case, waiting)} {wait} for a key of a store{at}, which no rank has set yet"
+
+
+def _who(case: Case, views: list[RankView]) -> str:
+    return case.name([view.rank for view in views])
 
 
 def _stands(view: RankView) -> str:

@@ -57,6 +57,7 @@ def left_out_before_a_message(case: Case) -> Finding | None:
         "skipped-collective",
         Certainty.LIKELY if blames else Certainty.UNDETERMINED,
         summary,
+        fix="" if blames else "see which side went another way there, and let all ranks decide it alike",
         culprits=case.culprits(found.absent, the_only(own)) if blames else (),
         victims=found.waiting if blames else tuple(case.blocked),
         step=case.ranks[found.absent[0]].step,
@@ -101,12 +102,14 @@ def _witnesses(case: Case, found: _LeftOut, ways: tuple[Bypass, ...]) -> list[Wi
     place = "that call had been made in earlier steps" if known else "no rank had made that call before"
     told = [Witness(Kind.PLACE, place, agrees=known)]
     if len(found.waiting) > len(found.absent):
-        told.insert(0, Witness(Kind.MAJORITY, f"most ranks made it: {case.name(found.waiting)}"))
+        told.insert(0, Witness(Kind.MAJORITY, f"most ranks made that call: {case.name(found.waiting)}"))
     steps = min(gone_by(case, rank, found.call) for rank in found.absent)
     if steps:
         few, entry = case.name(found.absent), case.blocked[found.absent[0]]
         ahead = f"ahead of {call_words(entry)}{words.at(entry.where)}"
-        told.append(Witness(Kind.HABIT, f"{few} made it {ahead} in each of {steps} steps before, and not in this one"))
+        told.append(
+            Witness(Kind.HABIT, f"{few} made that call {ahead} in each of {steps} steps before, and not in this one")
+        )
     if ways:
         told.append(Witness(Kind.SOURCE, "what leads past that call is a rank's own, and no condition on the rank"))
     return told

@@ -175,6 +175,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
         "the password is required", "password was not set.", 'password authentication failed for user "mia"',
         "the token is 50256", "pad token is <pad>", "next token token_id", "secret is missing", "password /etc/pw1",
         "basic training loop 3 of 5", "basic authentication failed", "the access key is wrong",
+        "for each in sorted(items, key=lambda it: int((it[0] != 0).sum())):",
         "mysql -p train --host db3", "docker run -p 8080:80 x", "cp -a x redis-cli", "['--rank', '3']",
     ],
 )  # fmt: skip

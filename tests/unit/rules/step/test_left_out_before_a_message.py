@@ -98,7 +98,7 @@ def _in_pairs(*, steps: int, short: int | None = 1, habit: bool = True) -> Judge
 def test_one_of_two_is_told_by_the_order_of_its_own_steps() -> None:
     judgement = _in_pairs(steps=4)
     assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("skipped-collective", [1])
-    said = "rank 1 made it ahead of recv (train.py:30) in each of 4 steps before, and not in this one"
+    said = "rank 1 made that call ahead of recv (train.py:30) in each of 4 steps before, and not in this one"
     assert said in judgement.verdict.evidence
 
 

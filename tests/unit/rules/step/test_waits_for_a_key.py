@@ -132,8 +132,19 @@ def test_a_rank_that_asks_the_store_again_and_again_waits_for_another_one(asks_s
     judgement = judge(waiting(0), *polls)
     assert told(judgement)[0] == cause
     assert blamed(judgement) == []
-    said = "Ranks 1-2 ask the job's store again and again (train.py:12), and have not found there what another rank has"
+    said = "Ranks 1-2 ask a store again and again (train.py:12), and have not found there what another rank has"
     assert judgement.verdict.summary.startswith(said) is asks_store
+
+
+def test_ranks_that_ask_and_ranks_that_wait_are_told_apart() -> None:
+    loop = LoopFacts(Frame(SCRIPT, 11, "agree_on_name"), asks_store=True)
+    asks = asking(0, AGREE, system_call="clock_nanosleep", blocked_on=None)
+    asks = replace(asks, stacks=tuple(replace(stack, in_loop=True, loop=loop) for stack in asks.stacks))
+    verdict = judge(asks, asking(1, GET), asking(2, GET)).verdict
+    assert verdict.summary == (
+        "Rank 0 asks a store again and again (train.py:12), and has not found there what another rank has to set;"
+        " ranks 1-2 wait for a key of a store (train.py:12), which no rank has set yet."
+    )
 
 
 def failing(number: int, error: ExceptionFacts) -> RankEvidence:
