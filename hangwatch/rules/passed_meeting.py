@@ -29,7 +29,7 @@ def went_by(case: Case, cause: str) -> Finding | None:
         f" {case.wait_words(found.waiting)} there until all ranks have called it.",
         fix=f"call {found.call} on all ranks, or on none: reduce the value first that decides about it",
         culprits=case.culprits(odd, the_only(found.ways)),
-        victims=tuple(rank for rank in case.blocked if rank not in odd),
+        victims=case.victims(odd),
         step=case.step_of(found.waiting),
         evidence=evidence_of(found.ways),
         witnesses=(_witness(case, found, waiting),),

@@ -68,7 +68,7 @@ def _finding(case: Case, cause: str, found: _Repeated) -> Finding:
         f" {words.verb(len(found.ranks), 'its', 'their')} calls are mispaired.",
         fix=equal_turns(found.loop),
         culprits=case.culprits(found.ranks, leaves[0] if len(leaves) == 1 else None),
-        victims=tuple(rank for rank in case.blocked if rank not in found.ranks),
+        victims=case.victims(found.ranks),
         step=found.step,
         evidence=found.evidence,
         witnesses=found.witnesses,

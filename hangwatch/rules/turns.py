@@ -82,7 +82,7 @@ def _more_turns(case: Case, short: FewerTurns, cause: str) -> Finding:
         f" and {case.name(short.left)} {behind}: {'it makes' if one else 'they make'} more turns than most ranks.",
         fix=_fix(case, cause),
         culprits=case.culprits(short.inside),
-        victims=tuple(rank for rank in case.blocked if rank not in short.inside),
+        victims=case.victims(short.inside),
         step=case.step_of(short.inside),
         evidence=(
             *(_counted(case, short, rank) for rank in sorted(short.begun)[: words.SHOWN]),

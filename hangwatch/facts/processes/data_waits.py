@@ -23,6 +23,7 @@ def worker_of(feeding: Feeding, worker: Worker) -> str:
 
 
 def victims_of(case: Case, ranks: list[int]) -> tuple[int, ...]:
+    """All that wait: `ranks`, which a process or a file keeps waiting, and those that wait for them in a call."""
     return tuple(sorted({*ranks, *case.blocked}))
 
 

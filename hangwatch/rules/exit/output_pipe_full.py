@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.child import awaits_child
+from hangwatch.facts.processes.data_waits import victims_of
 from hangwatch.facts.processes.pipes import readers_of
 from hangwatch.facts.start.launchers import place_of
 from hangwatch.model import Certainty, Culprit, Frame, OpenFile, ProcessEvidence, ProcessFacts, Status
@@ -51,7 +52,7 @@ def _of_ranks(case: Case) -> Finding | None:
         f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'is', 'are')} stuck writing to"
         f" {_OUTPUTS.get(first.file.fd, 'its output')}{words.at(first.where)}: the pipe is full, and {reading}.",
         culprits=_culprits(writers, reader, pids),
-        victims=tuple(sorted({*ranks, *case.blocked})),
+        victims=victims_of(case, ranks),
         step=first.view.step,
         evidence=tuple(_evidence(writers, reader, pids)),
         status=Status.HUNG if waits else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
+from hangwatch.facts.processes.data_waits import victims_of
 from hangwatch.facts.processes.locks import on_network
 from hangwatch.model import Certainty, Culprit, LockFile, Stage, Status
 from hangwatch.ranks.view import RankView
@@ -33,7 +34,7 @@ def stale_file_lock(case: Case) -> Finding | None:
         f" which belongs to {owner}{words.at(view.where)}.",
         fix=f"rm {lock.path}" + (", once no process on another machine holds it" if shared else ""),
         culprits=tuple(Culprit(None, pid, process="other") for pid in sorted(owners)),
-        victims=tuple(sorted({*ranks, *case.blocked})),
+        victims=victims_of(case, ranks),
         step=view.step,
         evidence=(
             f"{lock.path} is {words.duration(lock.age_s)} old, and no living process{here} has it open or locked",

@@ -32,7 +32,7 @@ def concurrent_collectives(case: Case) -> Finding | None:
         f"Two threads of {words.ranks([rank])} are in collectives of one process group, whose order then differs from"
         f" rank to rank: {words.listed(named)}.",
         culprits=tuple(case.ranks[each].culprit(_background(threads).where) for each, threads in found.items()),
-        victims=tuple(each for each in case.blocked if each not in found),
+        victims=case.victims(found),
         step=case.ranks[rank].step,
         evidence=tuple(
             f"rank {each}: {words.listed(_does(case, each, one) for one in threads)}"

@@ -148,7 +148,7 @@ def _without_module(case: Case, found: Disagreement) -> Finding:
         f" {without}; {ways} decides.",
         fix=_FOR_MODULES,
         culprits=case.culprits(odd, one),
-        victims=case.victims(odd) if len(odd) < len(case.ranks) else (),
+        victims=case.victims(odd),
         step=found.step,
         evidence=(counted(case, found.found),) if found.found is not None else (),
         witnesses=witnesses,

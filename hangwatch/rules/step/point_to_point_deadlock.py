@@ -168,7 +168,7 @@ def _with_a_root(case: Case) -> Finding | None:
         f" {entry.rank} waits in {call_words(entry)}{words.at(entry.where)}.",
         fix=COUNT_ALIKE,
         culprits=case.culprits([root.rank]),
-        victims=tuple(rank for rank in case.blocked if rank != root.rank),
+        victims=case.victims([root.rank]),
         step=case.ranks[root.rank].step,
         evidence=(f"rank {entry.rank} has not come to {call_words(root)}",),
         awaited=(root.rank,),

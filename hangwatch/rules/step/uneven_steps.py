@@ -93,7 +93,7 @@ def uneven_epochs(case: Case) -> Finding | None:
         f" {found.epoch}{now_at(case, found.left, first.where)}; {others} went on to epoch {found.last}.",
         fix="begin and end the loop over the epochs alike on all ranks: broadcast the epoch from which to go on",
         culprits=case.culprits(odd, found.closed),
-        victims=case.victims(odd) if len(odd) < len(case.ranks) else (),
+        victims=case.victims(odd),
         step=StepName(found.epoch + 1, 0, None if first.step.step is None else first.step.step + 1),
         evidence=(f"the loop at {loop} has no break and no return", f"{others} began epoch {found.last}"),
         witnesses=(by_majority,) if len(odd) < len(most) else (),

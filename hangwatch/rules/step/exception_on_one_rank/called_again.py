@@ -26,7 +26,7 @@ def called_again(case: Case) -> Finding | None:
         f" once more after an error that was caught at {clause}.",
         fix="keep collectives out of what is tried again after an error, or let all ranks try again together",
         culprits=case.culprits(ranks, caught),
-        victims=tuple(rank for rank in case.blocked if rank not in ranks),
+        victims=case.victims(ranks),
         step=case.step_of(ranks),
         evidence=(
             *standing(case, short),

@@ -70,7 +70,7 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
         f"The ranks synchronise{what}{words.at(place)} at different intervals: {words.listed(sides)}.",
         fix="" if what == GRADIENTS else "synchronise after the same number of batches on every rank",
         culprits=case.culprits(odd, place),
-        victims=tuple(rank for rank in case.blocked if rank not in odd),
+        victims=case.victims(odd),
         step=first.name,
         evidence=tuple(
             f"{case.name(ranks)} issued collectives in every {found}{_th(found)} step"
@@ -139,7 +139,7 @@ def synchronised_at_own_intervals(case: Case) -> Finding | None:
         f" {words.verb(len(others), *stand)}{where}.",
         fix=ALIKE,
         culprits=case.culprits(odd, place),
-        victims=tuple(rank for rank in case.blocked if rank not in odd),
+        victims=case.victims(odd),
         step=first.name,
         evidence=(
             *(
@@ -283,7 +283,7 @@ def _alone(case: Case, inside: Sequence[int], without: Sequence[int], step: Step
         f"{case.name(inside, capital=True)} {verb} {'for' if case.blocked else 'in'} the gradients of"
         f" {words.step(step)}, which {case.name(without)} passed without synchronising any.",
         culprits=case.culprits(odd),
-        victims=tuple(rank for rank in case.blocked if rank not in odd),
+        victims=case.victims(odd),
         step=step,
         witnesses=tuple(witnesses),
         status=case.failed_status,

@@ -43,7 +43,7 @@ def accumulated_alone(case: Case) -> Finding | None:
         " mispaired.",
         fix=ALIKE,
         culprits=case.culprits(odd, place),
-        victims=tuple(rank for rank in case.blocked if rank not in odd),
+        victims=case.victims(odd),
         step=found.step,
         witnesses=tuple(witnesses),
         status=case.failed_status,

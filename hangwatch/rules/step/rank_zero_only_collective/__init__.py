@@ -49,7 +49,7 @@ def _is_a_backward_of_all(case: Case, found: Parting) -> bool:
 
 def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -> Finding:
     lone = case.ranks[alone[0]]
-    others = tuple(rank for rank in case.blocked if rank not in alone)
+    others = case.victims(alone)
     before = None if found is None or stands_in_it(case, found, lone.rank) else found  # what it has left behind since
     if found is not None:
         caller = way_of_its_own(case, found, lone.rank)
