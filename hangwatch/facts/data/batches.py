@@ -30,6 +30,11 @@ class Uneven:
     short: tuple[int, ...]  # ended with fewer batches than others have drawn
 
     @property
+    def left_with_data(self) -> tuple[int, ...]:
+        """The short ranks that left the loop before their data had ended."""
+        return tuple(rank for rank in self.short if not self.drawn[rank].exhausted)
+
+    @property
     def fewest(self) -> int:
         return Counter(self.drawn[rank].count for rank in self.short).most_common(1)[0][0]
 

@@ -45,6 +45,11 @@ def all_of_it(loader: LoaderFacts, drawn: int) -> bool:
     return loader.length is not None and 0 < loader.length <= loader.resumed_at + drawn
 
 
+def has_data_left(loader: LoaderFacts | None) -> bool:
+    """It has drawn less than its loader has, whose end it did not come to."""
+    return loader is not None and not loader.exhausted and loader.drawn < (loader.length or 0)
+
+
 KEPT_EPOCHS = 64  # epochs whose batches a board keeps; of a full list the oldest epochs are gone
 
 

@@ -7,6 +7,7 @@ from hangwatch.facts.calls.call_sites import HABIT, sites_of
 from hangwatch.facts.calls.skip_paths import conditional, ways_past
 from hangwatch.facts.calls.standing import by_site
 from hangwatch.facts.case import Case, once
+from hangwatch.facts.data.drawn import has_data_left
 from hangwatch.ranks.sides import spread
 
 
@@ -23,16 +24,11 @@ def ended_early(case: Case) -> tuple[int, ...]:
         for place, ranks in few
         if _ends_epochs(case, place, 1 if _is_behind(case, ranks) else HABIT)
         for rank in ranks
-        if _has_data_left(case, rank)
+        if has_data_left(case.ranks[rank].loader)
     )
     others = [rank for rank in case.blocked if rank not in found]
     in_steps = bool(found) and all(sites_of(case).regular(rank) for rank in others)
     return tuple(sorted(found)) if len(found) <= len(others) and in_steps else ()
-
-
-def _has_data_left(case: Case, rank: int) -> bool:
-    loader = case.ranks[rank].loader
-    return loader is not None and not loader.exhausted and loader.drawn < (loader.length or 0)
 
 
 def _is_behind(case: Case, ranks: list[int]) -> bool:

@@ -63,7 +63,7 @@ def ending(case: Case, ranks: Ranks, others: Ranks) -> Switched | None:
 def _left_early(case: Case) -> tuple[Ranks, Ranks, str]:
     uneven = first_uneven(case)
     if uneven is not None:
-        left = tuple(rank for rank in uneven.short if not uneven.drawn[rank].exhausted)
+        left = uneven.left_with_data
         count = max((worked_on(view, uneven) for view in case.views(left)), default=0)
         others = tuple(rank for rank in uneven.drawn if rank not in uneven.short)
         return left, others, f"after {words.plural(count, 'batch')} of epoch {uneven.epoch}, with data left"

@@ -8,10 +8,10 @@ from hangwatch import words
 from hangwatch.facts.call_site import path
 from hangwatch.facts.calls.skip_paths import past_by_an_error
 from hangwatch.facts.case import Case
+from hangwatch.facts.data.drawn import has_data_left
 from hangwatch.facts.differences.caught_errors import all_caught, last_caught
 from hangwatch.facts.loops.turns import FewerTurns
 from hangwatch.model import ExceptionFacts, Frame, LoopFacts
-from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import user_frame
 
 
@@ -49,7 +49,7 @@ def likely_way(case: Case, short: FewerTurns) -> LikelyWay:
         return LikelyWay(cause, f": {ranks} may have left it at {_either(short.loop, leaves)}", leaves)
     if loop is not None and short.within_batch:
         return LikelyWay("skipped-collective", f": {ranks} made fewer turns of it, or none", (loop.where,))
-    if any(_has_data_left(case.ranks[rank]) for rank in short.left):
+    if any(has_data_left(case.ranks[rank].loader) for rank in short.left):
         return LikelyWay("early-exit", f": the loader of {ranks} had more batches")
     if loop is not None and loop.skips and (error := _caught_instead(case, short)) is not None:
         return _by_error(ranks, error, "" if error.step is None else f" in step {error.step}")
@@ -113,11 +113,6 @@ def _caught_instead(case: Case, short: FewerTurns) -> ExceptionFacts | None:
         most is None or len(caught) == most - short.made.get(rank, 0) for rank, caught in errors.items()
     )
     return errors[short.left[0]][0] if fit and not theirs else None
-
-
-def _has_data_left(view: RankView) -> bool:
-    loader = view.loader
-    return loader is not None and not loader.exhausted and loader.drawn < (loader.length or 0)
 
 
 def ways_out(loop: LoopFacts | None) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ def early_exit(case: Case) -> Finding | None:
     uneven = first_uneven(case)
     if uneven is None or not case.in_trouble:
         return None
-    left = tuple(rank for rank in uneven.short if not uneven.drawn[rank].exhausted)
+    left = uneven.left_with_data
     if not left or len(left) == len(uneven.drawn):
         return None
     loop = loop_of_the_others(case, left)

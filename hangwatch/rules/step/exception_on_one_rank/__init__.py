@@ -263,7 +263,7 @@ def caught_around_its_loop(case: Case) -> Finding | None:
     uneven = first_uneven(case)
     if uneven is None or not case.in_trouble:
         return None
-    left = tuple(rank for rank in uneven.short if not uneven.drawn[rank].exhausted)
+    left = uneven.left_with_data
     loop = loop_of_the_others(case, left)
     if not left or len(left) == len(uneven.drawn) or loop is None or loop.swallows is None or loop.leaves:
         return None
