@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from hangwatch.facts.calls.skip_paths import ways_to
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.data.batches import first_uneven
+from hangwatch.facts.processes.ended_ahead import are_ahead
 from hangwatch.model import Bypass, Collective, Frame
-from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing
 
 
@@ -41,17 +41,11 @@ def passed_meeting(case: Case) -> PassedMeeting | None:
         return None
     frames = next((stack.frames for stack in waiting[0].evidence.stacks if where in stack.frames), ())
     ways = tuple(way for way in ways_to(case, Collective("", 0, "", frames=frames)) if way.asks != "alike")
+    ranks, others = (tuple(view.rank for view in views) for views in (waiting, past))
     if epoch is None:
-        gone = any(way.asks == "rank" for way in ways) and _in_later_steps(past, waiting)
+        gone = any(way.asks == "rank" for way in ways) and are_ahead(case, others, ranks)
     else:
         gone = all((view.step.epoch or 0) > epoch for view in past)
     if not gone:
         return None
-    ranks, others = (tuple(view.rank for view in views) for views in (waiting, past))
     return PassedMeeting(ranks, others, waiting[0].now.call, where, ways)
-
-
-def _in_later_steps(past: list[RankView], waiting: list[RankView]) -> bool:
-    steps = [[view.step.step for view in side] for side in (past, waiting)]
-    later, here = ([step for step in side if step is not None] for side in steps)
-    return len(later) == len(past) and len(here) == len(waiting) and min(later) > max(here)

@@ -6,6 +6,7 @@ with all its peers than that peer alone counts with it shows that it had left so
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hangwatch.facts.case import Case, once
@@ -26,7 +27,7 @@ class EndedAhead:
     last: Collective
 
 
-def are_ahead(case: Case, ranks: list[int], others: list[int]) -> bool:
+def are_ahead(case: Case, ranks: Sequence[int], others: Sequence[int]) -> bool:
     """Each of `ranks` has completed the step that the furthest of the others is in."""
     steps = [view.step.step for view in case.views((*ranks, *others))]
     known = [step for step in steps if step is not None]
