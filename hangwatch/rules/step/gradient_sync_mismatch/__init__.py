@@ -117,7 +117,7 @@ def synchronised_at_own_intervals(case: Case) -> Finding | None:
         return None
     least = measure(case, first)
     gaps = {rank: gaps_between(case, rank, first.group, least) for rank in first.members if rank in case.ranks}
-    inside = [rank for rank in gaps if _is_in_gradients(case, rank, first.group)]
+    inside = [rank for rank in gaps if _waits_in_gradients(case, rank, first.group)]
     others = [rank for rank in gaps if rank not in inside]
     if not inside or not others or len(gaps) < len(first.members) or not all(gaps.values()):
         return None
@@ -170,7 +170,8 @@ def _from_to(gaps: list[int]) -> str:
     return f"{min(gaps)} to {max(gaps)}" if len(set(gaps)) > 1 else str(gaps[0])
 
 
-def _is_in_gradients(case: Case, rank: int, group: str) -> bool:
+def _waits_in_gradients(case: Case, rank: int, group: str) -> bool:
+    """`rank` is in backward, and waits for a call that backward issued."""
     return rank in case.blocked and Within.BACKWARD in case.ranks[rank].now.within and waits_in(case, rank, group)
 
 
@@ -184,7 +185,7 @@ def synchronised_alone(case: Case) -> Finding | None:
     if first is None or len(sides) != 2:
         return None
     without, inside = sides
-    if not all(_in_gradients(case, rank, first) for rank in inside):
+    if not all(_waits_in_that_step(case, rank, first) for rank in inside):
         return None
     if not all(_has_passed(case, rank, first) and not _ever_synchronised(case, rank, first) for rank in without):
         return None
@@ -291,17 +292,9 @@ def _alone(case: Case, inside: Sequence[int], without: Sequence[int], step: Step
     )
 
 
-def _in_gradients(case: Case, rank: int, divergence: Divergence) -> bool:
-    """`rank` is in backward, in the step in question, and waits for a call that backward issued."""
-    entry, view = case.blocked.get(rank), case.ranks.get(rank)
-    return (
-        entry is not None
-        and view is not None
-        and Within.BACKWARD in view.now.within
-        and entry.group is not None
-        and entry.group.name == divergence.group
-        and view.step.step == divergence.step
-    )
+def _waits_in_that_step(case: Case, rank: int, divergence: Divergence) -> bool:
+    """`rank` waits so in the step in question."""
+    return _waits_in_gradients(case, rank, divergence.group) and case.ranks[rank].step.step == divergence.step
 
 
 def _has_passed(case: Case, rank: int, divergence: Divergence) -> bool:
