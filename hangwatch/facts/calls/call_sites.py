@@ -143,10 +143,9 @@ class Sites:
         """How often at most `rank` has called from `place` in one of its recorded steps before step `before`."""
         counts: Counter[int] = Counter()
         for call in self.case.ledger.calls_in(rank, group):
-            if site(call) == place:
-                step = self.case.ledger.step_of(rank, call)
-                if step is not None and step < before:
-                    counts[step] += 1
+            step = self.case.ledger.step_of(rank, call) if site(call) == place else None
+            if step is not None and step < before:
+                counts[step] += 1
         return max(counts.values(), default=None)
 
     def apart(self, rank: int, others: list[int], place: Site | None = None) -> Frame | None:
@@ -377,16 +376,17 @@ class Sites:
 
     def shared(self, rank: int, others: list[int]) -> bool:
         """One of `others` has called from where `rank` stands now, or stands there; or that is not known."""
-        now = self.now(rank)
+        now, asked = self.now(rank), spread(others)
         if now is None:
             return False
-        if not all(self._would_list(rank, other) for other in spread(others)):
+        if not all(self._would_list(rank, other) for other in asked):
             return True
-        for other in spread(others):
-            there = self.now(other)
-            if (there is not None and same(now, there)) or any(same(now, site) for site in self._made(other)):
-                return True
-        return False
+        stand = any(there is not None and same(now, there) for there in map(self.now, asked))
+        return stand or any(same(now, place) for other in asked for place in self._made(other))
+
+    def is_new_to_all(self, rank: int, others: list[int]) -> bool:
+        """`rank` stands where, as is known, neither it nor any of `others` has called before, nor stands now."""
+        return self.regular(rank) is False and not self.shared(rank, others)
 
 
 @once

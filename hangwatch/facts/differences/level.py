@@ -93,8 +93,7 @@ def may_follow(case: Case, divergence: Divergence) -> bool:
         _comes_by_another_way(case, view.rank)
         and _in_another_group(case, view.rank, divergence)
         and view.step.step == divergence.step + 1
-        and sites.regular(view.rank) is False
-        and not sites.shared(view.rank, others)
+        and sites.is_new_to_all(view.rank, others)
         for view in short
     )
 

@@ -31,7 +31,7 @@ def _are_alone(case: Case, place: Site, ranks: list[int]) -> bool:
         return False
     sites, together = sites_of(case), frozenset(ranks)
     others = [rank for rank in case.blocked if rank not in together]
-    new = all(sites.regular(rank) is False and not sites.shared(rank, spread(others)) for rank in spread(ranks))
+    new = all(sites.is_new_to_all(rank, others) for rank in spread(ranks))
     return new and all(map(sites.regular, others)) and _wait_for(case, _awaited(case, ranks), together)
 
 

@@ -24,12 +24,9 @@ def alone_with_a_message(case: Case) -> RankView | None:
     if len(messages) != 1 or not all(sites_of(case).regular(each.rank) for each in others):
         return None
     lone = case.ranks[messages[0].rank]
-    return lone if lone.now.guard == "rank" and _is_new(case, lone) and _goes_by(case, messages[0]) else None
-
-
-def _is_new(case: Case, lone: RankView) -> bool:
-    sites = sites_of(case)
-    return sites.regular(lone.rank) is False and not sites.shared(lone.rank, [r for r in case.ranks if r != lone.rank])
+    ranks = [rank for rank in case.ranks if rank != lone.rank]
+    is_new = lone.now.guard == "rank" and sites_of(case).is_new_to_all(lone.rank, ranks)
+    return lone if is_new and _goes_by(case, messages[0]) else None
 
 
 def _goes_by(case: Case, lone: Blocked) -> bool:
