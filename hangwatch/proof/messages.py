@@ -20,12 +20,17 @@ def made_and_served(ledger: Ledger, rank: int, call: Collective) -> tuple[int, i
     """
     if call.peer is None:
         return None
-    other = "recv" if "send" in call.op else "send"
+    other = counterpart(call.op)
     mine, theirs = ledger.to_peers(rank), ledger.to_peers(call.peer)
     if mine is None or theirs is None:
         return _counted(ledger, rank, call.peer, call)
     made = sum(serves(each, call.op, call.peer, call) for each in mine)
     return made, sum(serves(each, other, rank, call) for each in theirs)
+
+
+def counterpart(op: str) -> str:
+    """What serves a send is a receive, and the other way round: "recv" or "send"."""
+    return "recv" if "send" in op else "send"
 
 
 def serves(one: Collective, op: str, peer: int, other: Collective) -> bool:

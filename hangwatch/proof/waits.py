@@ -9,7 +9,7 @@ from functools import cached_property
 from hangwatch.model import Collective, Frame, GroupHead
 from hangwatch.proof.conditions import board_is_fresh, raises_by_itself, wait_is_certain
 from hangwatch.proof.graph import Need
-from hangwatch.proof.messages import made_and_served, none_is_left, serves, unserved
+from hangwatch.proof.messages import counterpart, made_and_served, none_is_left, serves, unserved
 from hangwatch.proof.needs import Needs
 from hangwatch.ranks.device_waits import Path, may_wait_on_device, on_device, python_frames, queued, shows_device_wait
 from hangwatch.ranks.ledger import Group, Ledger, is_numbered
@@ -46,6 +46,11 @@ class Blocked:
     def to_a_peer(self) -> bool:
         """A send or a receive, also one that is waited for later."""
         return self.activity.op in POINT_TO_POINT or (self.call is not None and self.call.op in POINT_TO_POINT)
+
+    @property
+    def message(self) -> Collective | None:
+        """The send or receive that it stands in, where that is on record."""
+        return self.call if self.to_a_peer else None
 
     @property
     def where(self) -> Frame | None:
@@ -276,7 +281,7 @@ class Waits:
         peer = self._ranks.get(call.peer) if call.peer is not None else None
         if peer is None:
             return True
-        other = "recv" if "send" in call.op else "send"
+        other = counterpart(call.op)
         inside = any(serves(served, other, rank, call) for served in self._ledger.open_calls(peer.rank))
         counts = made_and_served(self._ledger, rank, call)
         return inside or counts is None or counts[1] >= counts[0]  # else those that are not on record could be the ones

@@ -14,7 +14,7 @@ from hangwatch.facts.messages.passed_sends import passed_sends
 from hangwatch.facts.messages.peer_totals import Uneven, alone_with_its_count, exchanged
 from hangwatch.facts.messages.rounds import HABITUAL_ROUNDS, record
 from hangwatch.model import Certainty, Culprit
-from hangwatch.proof.messages import serves
+from hangwatch.proof.messages import counterpart, serves
 from hangwatch.proof.waits import Blocked
 from hangwatch.rules.finding import Finding
 
@@ -87,11 +87,11 @@ def _by_messages(case: Case, entries: list[Blocked]) -> _Blame:
 
 def _gone_by(case: Case, entry: Blocked) -> Iterator[tuple[int, int]]:
     """The peer that `entry` waits for, if it lacks its part in this step, and in how many steps it has made that."""
-    call = entry.call if entry.to_a_peer else None
+    call = entry.message
     peer = case.blocked.get(call.peer) if call is not None and call.peer is not None else None
     if call is None or peer is None or peer.to_a_peer:
         return
-    other = "recv" if "send" in call.op else "send"
+    other = counterpart(call.op)
     usual = [each for each in record(case, peer.rank) if serves(each, other, entry.rank, call)]
     steps = gone_by(case, peer.rank, usual[-1]) if usual else 0
     if steps >= HABITUAL_ROUNDS:
@@ -127,7 +127,7 @@ def _unserved(case: Case, entries: list[Blocked]) -> Iterator[str]:
     """Between which two ranks a send or receive is lacking, where all of theirs are on record."""
     by_tag = any(entry.call.tag for entry in entries if entry.call is not None)  # those of one tag serve each other
     for entry in entries:
-        call = entry.call if entry.to_a_peer else None
+        call = entry.message
         counts = exchanged(case, call, entry.rank) if call is not None else None
         if call is not None and counts is not None and counts[0] != counts[1]:
             mine, theirs = ("send", "receive") if "send" in call.op else ("receive", "send")

@@ -88,7 +88,7 @@ class Sites:
     def _messages(self, rank: int) -> list[Collective]:
         """The sends and receives of `rank` on record, without the one in which it waits."""
         blocked = self.case.blocked.get(rank)
-        now = blocked.call if blocked is not None and blocked.to_a_peer else None
+        now = blocked.message if blocked is not None else None
         return [call for call in self.case.ledger.messages(rank) if now is None or not is_same(call, now)]
 
     def callers(self, rank: int) -> Counter[Caller]:

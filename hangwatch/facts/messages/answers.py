@@ -15,6 +15,7 @@ from hangwatch.facts.case import Case, once
 from hangwatch.facts.messages.own_order import FOLLOWED
 from hangwatch.facts.messages.rounds import record
 from hangwatch.model import Collective
+from hangwatch.proof.messages import counterpart
 from hangwatch.proof.waits import Blocked
 from hangwatch.ranks.ledger import is_point_to_point
 
@@ -38,7 +39,7 @@ def unanswered(case: Case) -> Unanswered | None:
 
 
 def _by_peer_of(case: Case, entry: Blocked) -> Unanswered | None:
-    call = entry.call if entry.to_a_peer else None
+    call = entry.message
     if call is None or call.peer is None or call.peer not in case.blocked:
         return None  # one that does not wait may yet answer
     alone = [other.rank for other in case.blocked.values() if _is_asked(other, call.peer)] == [entry.rank]
@@ -63,12 +64,11 @@ def _by_peer_of(case: Case, entry: Blocked) -> Unanswered | None:
 
 
 def _is_asked(entry: Blocked, peer: int) -> bool:
-    return entry.to_a_peer and entry.call is not None and entry.call.peer == peer
+    return entry.message is not None and entry.message.peer == peer
 
 
 def _serves(answer: Collective, call: Collective) -> bool:
-    kind = "recv" if "send" in call.op else "send"
-    return kind in answer.op and (answer.group, answer.tag or 0) == (call.group, call.tag or 0)
+    return counterpart(call.op) in answer.op and (answer.group, answer.tag or 0) == (call.group, call.tag or 0)
 
 
 def _token(call: Collective) -> Hashable:

@@ -42,7 +42,7 @@ def passed_sends(case: Case) -> dict[int, Passed]:
 
 def _lacking(case: Case, entry: Blocked) -> int | None:
     """The sender that `entry` waits to receive from, and that waits elsewhere with a send too few."""
-    call = entry.call if entry.to_a_peer else None
+    call = entry.message
     sender = case.blocked.get(call.peer) if call is not None and call.peer is not None else None
     if call is None or "recv" not in call.op or sender is None or sender.to_a_peer:
         return None
@@ -54,7 +54,7 @@ def _sends_by_receiver(case: Case) -> dict[int, list[tuple[int, Collective]]]:
     """The sends in which ranks stand, each with its rank."""
     found: dict[int, list[tuple[int, Collective]]] = {}
     for entry in case.blocked.values():
-        call = entry.call if entry.to_a_peer else None
+        call = entry.message
         if call is not None and call.peer is not None and "send" in call.op:
             found.setdefault(call.peer, []).append((entry.rank, call))
     return found

@@ -16,7 +16,7 @@ from hangwatch.facts.call_site import Site, site
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.messages.intervals import messages
 from hangwatch.model import Collective, StepName
-from hangwatch.proof.messages import serves
+from hangwatch.proof.messages import counterpart, serves
 from hangwatch.proof.waits import Blocked
 from hangwatch.ranks.ledger import is_numbered, is_point_to_point
 
@@ -114,7 +114,7 @@ def amid_its_turn(case: Case, rank: int, group: str) -> bool:
 
 def _all(case: Case) -> Iterator[LeftHabit | None]:
     for entry in case.blocked.values():
-        call = entry.call if entry.to_a_peer else None
+        call = entry.message
         if call is not None and call.peer in case.blocked:
             yield _of(case, entry, call, call.peer)
 
@@ -129,7 +129,7 @@ def _of(case: Case, entry: Blocked, call: Collective, peer: int) -> LeftHabit | 
 
 def _by_interval(case: Case, entry: Blocked, call: Collective, peer: int) -> LeftHabit | None:
     """The peer went past the place where it had made its part, while the rank that waits kept to its interval."""
-    markers, other = _markers(case, entry.rank, peer), "recv" if "send" in call.op else "send"
+    markers, other = _markers(case, entry.rank, peer), counterpart(call.op)
     records = [[*record(case, rank), *_unrecorded(case, rank)] for rank in (entry.rank, peer)]
     mine = messages(records[0], call.op, peer, call, markers)
     theirs = messages(records[1], other, entry.rank, call, markers)
@@ -181,7 +181,7 @@ def _in_round(
 ) -> LeftHabit | None:
     """What differs in the last of the `alike` rounds, where all those before it were equal."""
     *before, now = alike
-    other = "recv" if "send" in call.op else "send"
+    other = counterpart(call.op)
     made = {n: mine[n].serving(call.op, peer, call) for n in alike}
     served = {n: theirs[n].serving(other, entry.rank, call) for n in alike}
     usual = {count for n in before for count in (made[n], served[n])}

@@ -177,7 +177,7 @@ def _with_a_root(case: Case) -> Finding | None:
 
 def _peer_of(case: Case, entry: Blocked) -> Blocked | None:
     """The rank that a send or receive needs, if that waits too."""
-    call = entry.call if entry.to_a_peer else None
+    call = entry.message
     return case.blocked.get(call.peer) if call is not None and call.peer is not None else None
 
 
