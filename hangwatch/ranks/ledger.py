@@ -234,6 +234,10 @@ class Ledger:
             self._steps[rank] = tuple(self._steps_of(rank))
         return self._steps[rank]
 
+    def complete_steps(self, rank: int) -> list[Step]:
+        """The recorded steps of `rank` that are over, oldest first."""
+        return [step for step in self.steps(rank) if step.complete]
+
     def _steps_of(self, rank: int) -> Iterator[Step]:
         entry = self.evidence.get(rank)
         entries = entry.board_steps if entry is not None else ()
@@ -269,16 +273,16 @@ class Ledger:
 
     def first_apart(self, rank: int, other: int) -> Step | None:
         """The first step, of those that both still have on record, in which two ranks issued different numbers."""
-        theirs = {(step.epoch, step.batch, step.step): step for step in self.steps(other) if step.complete}
-        for step in self.steps(rank):
+        theirs = {(step.epoch, step.batch, step.step): step for step in self.complete_steps(other)}
+        for step in self.complete_steps(rank):
             twin = theirs.get((step.epoch, step.batch, step.step))
-            if step.complete and twin is not None and step.counts != twin.counts:
+            if twin is not None and step.counts != twin.counts:
                 return step
         return None
 
     def usual(self, rank: int, name: str) -> int | None:
         """How many collectives `rank` usually issues in the group `name` in one step; None where there is no rule."""
-        counts = Counter(step.counts.get(name, 0) for step in self.steps(rank) if step.complete)
+        counts = Counter(step.counts.get(name, 0) for step in self.complete_steps(rank))
         if not counts:
             return None
         count, times = counts.most_common(1)[0]

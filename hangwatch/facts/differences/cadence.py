@@ -37,7 +37,7 @@ def measure(case: Case, divergence: Divergence) -> int | None:
 def _least(case: Case, divergence: Divergence) -> int:
     """The fewest collectives that any member has issued in a step: one measure for all, or a single step that one rank
     left out would make its rhythm look like another than that of the others."""
-    steps = (step for rank in divergence.members for step in complete_steps(case, rank))
+    steps = (step for rank in divergence.members for step in case.ledger.complete_steps(rank))
     return min((step.counts.get(divergence.group, 0) for step in steps), default=0)
 
 
@@ -47,7 +47,7 @@ def cadence(case: Case, rank: int, group: str, least: int | None = None, *, sinc
     Where calls are recorded, those of backward count; else the steps with more collectives than `least`. A rank may
     have taken up another rhythm in the step `since`: then it must have kept that for some turns.
     """
-    steps = [step for step in complete_steps(case, rank) if since is None or step.step >= since]
+    steps = [step for step in case.ledger.complete_steps(rank) if since is None or step.step >= since]
     at = _turns(case, rank, group, steps, least)
     gaps = Counter(after - before for before, after in pairwise(step for step in at if step >= (since or 0)))
     if not gaps or (since is not None and gaps.total() < TURNS):
@@ -60,7 +60,7 @@ def cadence(case: Case, rank: int, group: str, least: int | None = None, *, sinc
 
 def gaps_between(case: Case, rank: int, group: str, least: int | None) -> list[int]:
     """The batches from each synchronisation of a rank to the next; none where it synchronised in every one."""
-    turns = _turns(case, rank, group, complete_steps(case, rank), least)
+    turns = _turns(case, rank, group, case.ledger.complete_steps(rank), least)
     gaps = [later - earlier for earlier, later in pairwise(turns)]
     return gaps if any(gap > 1 for gap in gaps) else []
 
@@ -70,13 +70,8 @@ def _turns(case: Case, rank: int, group: str, steps: Sequence[Step], least: int 
     return sorted(_synchronised(case, rank, group)) if least is None else _busy_steps(steps, group, least)
 
 
-def complete_steps(case: Case, rank: int) -> list[Step]:
-    """The recorded steps of `rank` that are over, oldest first."""
-    return [step for step in case.ledger.steps(rank) if step.complete]
-
-
 def _synchronised(case: Case, rank: int, group: str) -> set[int]:
-    return sites_of(case).synchronised(rank, group, {step.step for step in complete_steps(case, rank)})
+    return sites_of(case).synchronised(rank, group, {step.step for step in case.ledger.complete_steps(rank)})
 
 
 def _busy_steps(steps: Sequence[Step], group: str, least: int) -> list[int]:

@@ -110,7 +110,7 @@ def _always(case: Case, rank: int, found: Disagreement) -> bool:
     places = sites_of(case).by_step(rank)
     first = min(places, default=0)
     last = found.step.step if found.step.step is not None else max(places, default=0)
-    whole = [step.step for step in case.ledger.steps(rank) if step.complete and first < step.step < last]
+    whole = [step.step for step in case.ledger.complete_steps(rank) if first < step.step < last]
     return len(whole) >= EVERY_STEP and all(found.place in places.get(step, ()) for step in whole)
 
 

@@ -320,7 +320,7 @@ def _by_usual_step(case: Case, divergence: Divergence, short: int, long: int) ->
 
 def _forgotten(case: Case, divergence: Divergence, rank: int) -> bool:
     """`rank` called in that group in earlier steps, and none of these calls is on record any more."""
-    before = [step for step in case.ledger.steps(rank) if step.complete and step.step < divergence.step]
+    before = [step for step in case.ledger.complete_steps(rank) if step.step < divergence.step]
     made = sum(step.counts.get(divergence.group, 0) for step in before)
     span = case.ledger.span(rank, divergence.group, divergence.step)
     numbers = range(span[0] - made + 1, span[0] + 1) if span is not None else ()

@@ -283,7 +283,7 @@ def _without(case: Case, view: RankView, step: int) -> bool:
     """
     if not optimized(view, step):
         return False
-    past = [each for each in case.ledger.steps(view.rank) if each.complete]
+    past = case.ledger.complete_steps(view.rank)
     groups = [group.name for group in case.ledger.groups_of(view.rank)]
     told = len(past) >= 2 or has_called_backward(view, step)
     return bool(told) and any(_lacks(case, view, name, step) for name in groups)
@@ -298,7 +298,7 @@ def _lacks(case: Case, view: RankView, group: str, step: int) -> bool:
         return False  # its ticker may have died before it counted what C++ code issued last
     if len(made) < span[1] - span[0]:
         return bool(made) and _fewer(case, view, group, step)
-    steps = {each.step for each in case.ledger.steps(view.rank) if each.complete}
+    steps = {each.step for each in case.ledger.complete_steps(view.rank)}
     usual = sites_of(case).synchronised(view.rank, group, steps)
     habit = bool(usual) or (case.ledger.usual(view.rank, group) or 0) > len(made)
     return (habit or bool(has_called_backward(view, step))) and not any(in_backward(call) for call in made)
@@ -312,7 +312,7 @@ def _fewer(case: Case, view: RankView, group: str, step: int) -> bool:
     """
     now = _reduced_before(case, view, group, step)
     place = next(reversed(now), None)
-    steps = [each.step for each in case.ledger.steps(view.rank) if each.complete and each.step >= WARM_UP]
+    steps = [each.step for each in case.ledger.complete_steps(view.rank) if each.step >= WARM_UP]
     earlier = [before[place] for each in steps if place in (before := _reduced_before(case, view, group, each))]
     return place is not None and len(earlier) >= 2 and now[place] < min(earlier)
 

@@ -10,14 +10,7 @@ from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.skip_paths import reached_by_all
 from hangwatch.facts.case import Case
 from hangwatch.facts.data.batches import has_left_inner_loop
-from hangwatch.facts.differences.cadence import (
-    cadence,
-    complete_steps,
-    gaps_between,
-    measure,
-    representatives,
-    sides_by_count,
-)
+from hangwatch.facts.differences.cadence import cadence, gaps_between, measure, representatives, sides_by_count
 from hangwatch.facts.differences.gradients_apart import gradients_apart
 from hangwatch.facts.differences.parting import ends_a_loop
 from hangwatch.facts.differences.rhythms import keep_own_intervals
@@ -97,7 +90,7 @@ def _of_the_last(case: Case, rank: int) -> str:
 
 def _what(case: Case, rank: int, group: str) -> str:
     """Gradients, unless Python code has issued all collectives of its last step that has any: then their line."""
-    last = next((step for step in reversed(complete_steps(case, rank)) if step.counts.get(group)), None)
+    last = next((step for step in reversed(case.ledger.complete_steps(rank)) if step.counts.get(group)), None)
     if last is None:
         return GRADIENTS
     made = [call for call in case.ranks[rank].evidence.board_calls if (call.group, call.step) == (group, last.step)]
@@ -144,7 +137,7 @@ def synchronised_at_own_intervals(case: Case) -> Finding | None:
         evidence=(
             *(
                 f"rank {rank} synchronised in {words.plural(len(gaps[rank]) + 1, 'step')} of the last"
-                f" {len(complete_steps(case, rank))}"
+                f" {len(case.ledger.complete_steps(rank))}"
                 for rank in (*inside[:1], *others[: words.SHOWN - 1])
             ),
             f"{words.step(first.name)} was the first in which some did, and others did not",
@@ -309,7 +302,7 @@ def _ever_synchronised(case: Case, rank: int, divergence: Divergence) -> bool:
     """
     if rank not in case.ranks:
         return True
-    steps = [step for step in case.ledger.steps(rank) if step.complete and step.step <= divergence.step]
+    steps = [step for step in case.ledger.complete_steps(rank) if step.step <= divergence.step]
     if not case.ranks[rank].evidence.collectives.complete:
         made = Counter(call.step for call in case.ledger.calls_in(rank, divergence.group))
         return any(step.counts.get(divergence.group, 0) > made[step.step] for step in steps)

@@ -74,7 +74,7 @@ def _ahead_in_a_first_turn(case: Case, found: Mismatch, view: RankView) -> bool:
     others = [(rank, call) for rank, call in found.calls.items() if rank != view.rank]
     return view.now.guard == "none" and all(
         comes_before(path(call.frames), mine)
-        and not any(step.complete for step in case.ledger.steps(rank))
+        and not case.ledger.complete_steps(rank)
         and all(path(each.frames) != path(call.frames) for each in _earlier(case, found, rank))
         for rank, call in others
     )
