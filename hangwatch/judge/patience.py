@@ -24,7 +24,7 @@ from hangwatch.facts.processes.child import (
 )
 from hangwatch.facts.processes.data_loading import Feeding, Worker
 from hangwatch.facts.processes.leaving import LONG_SLEEP_S, exits_by_stack
-from hangwatch.facts.processes.locks import held_lock, holds, lock_name
+from hangwatch.facts.processes.locks import KERNEL_CALLS, held_lock, holds, lock_name
 from hangwatch.facts.processes.store_waits import awaits_key, store_ports, waits_for_key
 from hangwatch.model import OpenFile, Phase, ProcessFacts, Reading, Snapshot
 from hangwatch.proof.waits import ASLEEP, Blocked
@@ -39,7 +39,6 @@ CONFIRMED = 0.5  # of that patience a fact must have stood: a rank that worked u
 _PIPE_CALLS = frozenset({"read", "readv", "write", "writev", "splice"})
 _WRITES = frozenset({"write", "writev", "splice"})
 _OPENING = frozenset({"open", "openat"})  # of a named pipe: until another process opens its other end
-_LOCK_CALLS = frozenset({"flock", "fcntl"})
 _PEER_CALLS = frozenset(  # without a timeout: Python polls a socket that has one
     {"recvfrom", "recvmsg", "sendto", "sendmsg", "connect", "accept", "accept4", *_PIPE_CALLS}
 )
@@ -234,7 +233,7 @@ def _worker_held(worker: Worker, awaited: bool) -> str:
 def _blocked(process: ProcessFacts, now: Activity | None, awaited: bool) -> str:
     """The call of the system that has no timeout, and in which it waits for something else."""
     call, file = process.system_call or "", process.blocked_on
-    if call in _LOCK_CALLS:
+    if call in KERNEL_CALLS:
         return f"waits for a lock{_on(file)}"
     if now is not None and _slow_stage(now) and not _is_pipe(file):
         return ""

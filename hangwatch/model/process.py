@@ -15,6 +15,11 @@ class OpenFile:
     path: str  # a path, "pipe:[123]", "socket 10.0.0.1:4000 -> 10.0.0.2:29500"
     filesystem: str | None = None  # "nfs4", "ext4", ...; "fifo" for a named pipe, wherever its name is
 
+    @property
+    def is_pipe(self) -> bool:
+        """A pipe without a name, as processes have to those that they start."""
+        return self.path.startswith("pipe:[")
+
 
 @dataclass(frozen=True)
 class Socket:

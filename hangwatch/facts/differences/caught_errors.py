@@ -15,6 +15,7 @@ from hangwatch.facts.differences.parting import two_sides
 from hangwatch.facts.processes.store_waits import store_ports, waits_for_key
 from hangwatch.facts.rank_end import follows
 from hangwatch.model import Divergence, ExceptionFacts
+from hangwatch.ranks.issuers import MAIN
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Within
 
@@ -135,7 +136,7 @@ def all_caught(view: RankView | None) -> list[ExceptionFacts]:
     """
     if view is None or view.reading is None:
         return []
-    of_main = (error for error in view.reading.caught if error.thread in ("", "MainThread"))
+    of_main = (error for error in view.reading.caught if error.thread in ("", MAIN))
     return [error for error in of_main if not (follows(error) or _ended(view, error))]
 
 

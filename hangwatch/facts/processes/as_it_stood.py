@@ -15,6 +15,7 @@ from hangwatch.facts.case import Case, once
 from hangwatch.facts.rank_end import Ending, Why, backend_of, gave_up_on, told
 from hangwatch.facts.uncounted import failed_uncounted
 from hangwatch.model import Frame, GroupHead, LoaderFacts, Phase, RankEvidence, Reading, ThreadStack
+from hangwatch.ranks.issuers import MAIN
 from hangwatch.ranks.last_words import Kind
 from hangwatch.ranks.view import OVER, RankView
 from hangwatch.stacks.activity import Doing
@@ -130,7 +131,7 @@ def _stacks(case: Case, view: RankView) -> tuple[ThreadStack, ...]:
     if view.threads and (not frames or any(thread.in_collective for thread in view.threads)):
         return tuple(replace(stack, source="call") for stack in view.evidence.stacks)
     frames = frames or _its_wait(case, view)
-    return (ThreadStack(view.pid or 0, "MainThread", frames, main=True),) if frames else ()
+    return (ThreadStack(view.pid or 0, MAIN, frames, main=True),) if frames else ()
 
 
 def _its_wait(case: Case, view: RankView) -> tuple[Frame, ...]:

@@ -179,7 +179,7 @@ def waits_for_children(view: RankView) -> bool:
         return False
     if process.system_call in WAIT_CALLS or process.waits_for is not None:
         return True
-    pipe = process.blocked_on is not None and process.blocked_on.path.startswith("pipe:[")
+    pipe = process.blocked_on is not None and process.blocked_on.is_pipe
     return pipe or any(_OF_CHILDREN.search(frame.file) for frame in _inside(view))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
+from hangwatch.facts.processes.child import HELPER
 from hangwatch.facts.processes.leaving import leaving
 from hangwatch.facts.start.launchers import place_of
 from hangwatch.model import Culprit, ProcessEvidence
@@ -45,7 +46,7 @@ def _awaited_child(view: RankView) -> ProcessEvidence | None:
     living = [each for each in (*view.evidence.children, *view.evidence.workers) if each.facts.state not in ("X", "Z")]
     pid = view.evidence.process.waits_for if view.evidence.process is not None else None
     named = [each for each in living if each.facts.pid == pid]
-    others = [each for each in living if each.role != "helper"]
+    others = [each for each in living if each.role != HELPER]
     return named[0] if named else others[0] if len(others) == 1 else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.processes.child import Child, thread_of_parent, waits_for_children
+from hangwatch.facts.processes.child import WAIT_CALLS, Child, thread_of_parent, waits_for_children
 from hangwatch.facts.processes.kept_waiting import kept_waiting, others_awaited, stage_of_wait
 from hangwatch.model import Certainty, Culprit, Status
 from hangwatch.ranks.view import RankView
@@ -79,9 +79,9 @@ def _waits_for_ever(view: RankView) -> bool:
     process = view.evidence.process
     if process is None or not view.steady:
         return False
-    reads = process.blocked_on is not None and process.blocked_on.path.startswith("pipe:[")
+    reads = process.blocked_on is not None and process.blocked_on.is_pipe
     reads = reads and process.system_call == "read"
-    return process.private_wait or process.system_call in ("wait4", "waitid") or reads
+    return process.private_wait or process.system_call in WAIT_CALLS or reads
 
 
 def _evidence(case: Case, view: RankView, child: Child) -> list[str]:

@@ -17,6 +17,7 @@ from hangwatch.facts.processes.own_code import tries_again
 from hangwatch.facts.processes.process_end import STOPPED_BY_A_PERSON
 from hangwatch.facts.rank_end import follows
 from hangwatch.model import Certainty, ExceptionFacts, Frame, Phase, Status
+from hangwatch.ranks.issuers import MAIN
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.turns import left_after_fewer_turns
@@ -85,7 +86,7 @@ def _is_pending(view: RankView, error: ExceptionFacts) -> bool:
 
 def _waits_for_its_thread(view: RankView, error: ExceptionFacts) -> bool:
     """The error ended a thread, and the rank waits for what only its own process could have given: a lock, a queue."""
-    ended = error.thread not in ("", "MainThread", *(stack.name for stack in view.evidence.stacks))
+    ended = error.thread not in ("", MAIN, *(stack.name for stack in view.evidence.stacks))
     return ended and view.sleeps_privately and not view.now.in_collective and bool(view.evidence.stacks)
 
 
@@ -205,7 +206,7 @@ def _recorded(case: Case, views: list[RankView], error: ExceptionFacts, later: l
     alone = first if len(views) == 1 and not first.dead else None
     now = f" and is now at {words.place(alone.where)}" if alone is not None and alone.where is not None else ""
     tail = f"; {case.wait_words(waiting)} for {it}" if waiting else ""
-    thread = "" if error.thread in ("", "MainThread") else f" in thread {error.thread!r}"
+    thread = "" if error.thread in ("", MAIN) else f" in thread {error.thread!r}"
     kept = next((kept for view in views if (kept := _kept_by_a_thread(view))), "")
     return Finding(
         "exception-on-one-rank",
