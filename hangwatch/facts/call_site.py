@@ -138,7 +138,7 @@ def _called_from_one_line(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> t
     """The innermost line of both stacks, and the frames of the two functions that it called; () if it called one."""
     pairs = list(zip(reversed(one), reversed(other), strict=False))
     apart = next((number for number, pair in enumerate(pairs) if pair[0] != pair[1]), 0)
-    if not apart or _function(pairs[apart][0]) == _function(pairs[apart][1]):
+    if not apart or function_of(pairs[apart][0]) == function_of(pairs[apart][1]):
         return ()
     return (pairs[apart - 1][0], *pairs[apart])
 
@@ -154,10 +154,11 @@ def at_the_end_of_its_block(one: tuple[Frame, ...], other: tuple[Frame, ...]) ->
         around = ours[n + 2 :]
         within = theirs[len(theirs) - len(around) - 1 :] if len(theirs) > len(around) else []
         leaves = name_of(exits.function) in ("__exit__", "__aexit__")
-        if leaves and within and within[1:] == around and _function(within[0]) == _function(block):
+        if leaves and within and within[1:] == around and function_of(within[0]) == function_of(block):
             return within[0].line > block.line
     return False
 
 
-def _function(frame: Frame) -> tuple[str, str]:
+def function_of(frame: Frame) -> tuple[str, str]:
+    """The function in which a frame stands, and its file, whatever the line."""
     return frame.file, frame.function

@@ -46,7 +46,7 @@ def _uneven(case: Case) -> str:
 
 
 def _left_early(case: Case) -> str:
-    loaders = [loader for view in case for loader in (view.reading.loaders if view.reading is not None else ())]
+    loaders = [loader for view in case for loader in view.loaders]
     if not any(loader.training for loader in loaders) or any(map(_may_be_left, loaders)):
         return ""
     return "no rank has left a loop over its data before the data was exhausted"

@@ -37,10 +37,10 @@ def samples_agree(view: RankView, *, spins: bool = False) -> bool:
 
 def board_is_fresh(view: RankView) -> bool:
     """The counts are of this moment: its ticker runs, or another source than the board gave them."""
-    reading = view.reading
-    if reading is None:
+    silent_s = view.silent_s
+    if silent_s is None:
         return bool(view.evidence.collectives.heads)
-    return reading.taken_at - reading.ticker_at <= OLD_WORDS_S or view.evidence.collectives.source != "board"
+    return silent_s <= OLD_WORDS_S or view.evidence.collectives.source != "board"
 
 
 def raises_by_itself(now: Activity) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hangwatch.model import ProcessFacts
 
 IDLE_CPU_S = 0.2  # seconds of CPU time between two samples (about 1 s apart) below which a process counts as asleep
@@ -15,6 +17,20 @@ def computed(facts: ProcessFacts) -> bool:
 def computes(facts: ProcessFacts) -> bool:
     """A child process uses the processor, or would if one were free."""
     return computed(facts) or facts.state == "R"
+
+
+def without_its_call(facts: ProcessFacts) -> ProcessFacts:
+    """Those of the process alone, without what its main thread is in."""
+    return replace(
+        facts,
+        system_call=None,
+        wait_channel=None,
+        blocked_on=None,
+        received_delta_bytes=None,
+        waits_for=None,
+        sleeps_s=None,
+        private_wait=False,
+    )
 
 
 def is_chosen(code: int | None) -> bool:

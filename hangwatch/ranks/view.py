@@ -18,7 +18,7 @@ from hangwatch.model import (
     StepName,
 )
 from hangwatch.ranks.last_words import Kind, last_words
-from hangwatch.ranks.processes import IDLE_CPU_S, computes, is_chosen
+from hangwatch.ranks.processes import IDLE_CPU_S, computes, is_chosen, without_its_call
 from hangwatch.ranks.thread_stacks import awaits_a_thread, python_of, stack_of
 from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing, Within
 from hangwatch.stacks.classify import activity
@@ -148,16 +148,7 @@ class RankView:
         process = self.evidence.process
         if process is None or self.now.main or self.now.doing is Doing.NOTHING:
             return process
-        return replace(
-            process,
-            system_call=None,
-            wait_channel=None,
-            blocked_on=None,
-            received_delta_bytes=None,
-            waits_for=None,
-            sleeps_s=None,
-            private_wait=False,
-        )
+        return without_its_call(process)
 
     @property
     def sleeps(self) -> bool:
@@ -283,6 +274,11 @@ class RankView:
         return (self.dead and not self.finished) or self.raised
 
     @property
+    def silent_s(self) -> float | None:
+        """For how long its own ticker thread has not run; None without a board."""
+        return self.reading.taken_at - self.reading.ticker_at if self.reading is not None else None
+
+    @property
     def left_by_error(self) -> bool:
         """The stack of its main thread is that of the error which has taken it out of its main program."""
         return any(stack.main and stack.source == "error" for stack in self.evidence.stacks)
@@ -385,10 +381,15 @@ class RankView:
         progress = self.reading.progress
         return StepName(progress.epoch, progress.batch, progress.step if progress.step >= 0 else None)
 
+    @property
+    def loaders(self) -> tuple[LoaderFacts, ...]:
+        """The loaders on its board, for training or not; empty without a board."""
+        return self.reading.loaders if self.reading is not None else ()
+
     @cached_property
     def loader(self) -> LoaderFacts | None:
         """The training loader used last; None where there is none."""
-        loaders = [loader for loader in (self.reading.loaders if self.reading else ()) if loader.training]
+        loaders = [loader for loader in self.loaders if loader.training]
         return max(loaders, key=lambda loader: (loader.epoch, loader.drawn), default=None)
 
     def culprit(self, where: Frame | None = None) -> Culprit:

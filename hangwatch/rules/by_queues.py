@@ -71,6 +71,5 @@ def _ways_past(case: Case, found: Queued | None) -> tuple[Bypass, ...]:
 
 def _drew_alike(case: Case) -> bool:
     """All ranks drew as many batches from each of their loaders: they made as many turns of the loops over them."""
-    loaders = (view.reading.loaders if view.reading is not None else () for view in case)
-    drawn = {tuple((each.index, each.epoch, each.drawn) for each in found) for found in loaders}
+    drawn = {tuple((each.index, each.epoch, each.drawn) for each in view.loaders) for view in case}
     return len(drawn) == 1 and any(drawn)

@@ -32,9 +32,8 @@ def ended_together(table: Mapping[int, dict[int, Drawn]], views: Iterable[RankVi
 
 def _beside(view: RankView) -> list[LoaderFacts]:
     """The other loaders of a rank that the line of its training loader iterates over."""
-    loaders = view.reading.loaders if view.reading is not None else ()
     mine = view.loader.where if view.loader is not None else None
-    return [each for each in loaders if not each.training and each.where == mine is not None and each.epoch >= 0]
+    return [each for each in view.loaders if not each.training and each.where == mine is not None and each.epoch >= 0]
 
 
 def _together(mine: Epochs, theirs: Epochs) -> bool:

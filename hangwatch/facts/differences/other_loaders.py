@@ -55,7 +55,7 @@ def _indices(views: Iterable[RankView]) -> list[int]:
 
 def other_loaders(view: RankView) -> tuple[LoaderFacts, ...]:
     """The loaders of a rank besides the one that it trains on."""
-    return tuple(each for each in (view.reading.loaders if view.reading is not None else ()) if not each.training)
+    return tuple(each for each in view.loaders if not each.training)
 
 
 def _shared(case: Case, divergence: Divergence) -> Iterator[dict[int, LoaderFacts]]:

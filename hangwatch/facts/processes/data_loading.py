@@ -125,7 +125,7 @@ class Feeding:
     @cached_property
     def loader(self) -> LoaderFacts | None:
         """The loader whose batch it waits for: the one inside next(), else the one with workers that was used last."""
-        loaders = [each for each in (self.view.reading.loaders if self.view.reading else ()) if each.num_workers]
+        loaders = [each for each in self.view.loaders if each.num_workers]
         inside = [each for each in loaders if each.inside_next]
         return max(inside or loaders, key=lambda each: (each.epoch, each.drawn), default=None)
 

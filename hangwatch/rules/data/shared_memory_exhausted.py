@@ -51,9 +51,9 @@ def _failed_workers(view: RankView) -> Iterator[Culprit]:
     text = worker_error(view)
     killed, caught = KILLED.search(text), CAUGHT.search(text)
     pids = [int(pid) for pid in re.findall(r"\d+", killed[1])] if killed is not None else []
-    if caught is not None and view.reading is not None:
+    if caught is not None:
         index = int(caught[1])
-        pids += [loader.worker_pids[index] for loader in view.reading.loaders if index < len(loader.worker_pids)][:1]
+        pids += [loader.worker_pids[index] for loader in view.loaders if index < len(loader.worker_pids)][:1]
     for pid in pids:
         yield Culprit(view.rank, pid, view.evidence.host, process="loader-worker")
 

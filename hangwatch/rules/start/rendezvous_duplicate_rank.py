@@ -106,13 +106,9 @@ def _unclaimed(case: Case, claims: dict[int, dict[int, float]]) -> str:
 
 
 def _status_of_twins(case: Case, settled: bool) -> Status:
-    if case.ranks and all(view.dead or view.reading is None or _failed(view) for view in case):
+    if case.ranks and all(view.dead or view.reading is None or view.raised for view in case):
         return Status.FAILED
     return Status.HUNG if settled else Status.WAITING
-
-
-def _failed(view: RankView) -> bool:
-    return view.reading is not None and view.reading.exception is not None and view.reading.exception.fatal
 
 
 def _one_too_many(twins: dict[int, dict[int, float]]) -> str:

@@ -33,16 +33,11 @@ def gil_held(case: Case) -> Finding | None:
         victims=victims,
         step=view.step,
         evidence=(
-            f"no thread of rank {view.rank} has run for {words.duration(silence(view))}",
+            f"no thread of rank {view.rank} has run for {words.duration(view.silent_s or 0.0)}",
             "its main thread owns the interpreter lock",
         ),
         status=Status.HUNG if case.stalled(culprits) else Status.WAITING,
     )
-
-
-def silence(view: RankView) -> float:
-    """For how long the rank's own ticker thread has not run."""
-    return 0.0 if view.reading is None else view.reading.taken_at - view.reading.ticker_at
 
 
 def holds_lock(view: RankView) -> bool:
@@ -54,4 +49,4 @@ def holds_lock(view: RankView) -> bool:
         return False
     samples = (*view.evidence.stacks, *view.evidence.earlier_stacks)
     owner = any(stack.main and stack.owns_gil for stack in samples)
-    return owner and view.steady and silence(view) > MISSED_S
+    return owner and view.steady and (view.silent_s or 0.0) > MISSED_S

@@ -44,8 +44,8 @@ def _status(case: Case, stopped: list[int]) -> Status:
 
 def _stays_stopped(view: RankView) -> bool:
     """Its ticker, which stops with it, has been silent for as long: a profiler stops a rank for a moment."""
-    evidence, reading = view.evidence, view.reading
-    silent_s = reading.taken_at - reading.ticker_at if reading is not None else evidence.still_s
+    evidence = view.evidence
+    silent_s = evidence.still_s if view.silent_s is None else view.silent_s
     least_s = min(FROZEN_S, evidence.patience_s) if evidence.stalled else FROZEN_S
     return min(evidence.still_s, silent_s) > least_s
 

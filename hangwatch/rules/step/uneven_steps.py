@@ -12,6 +12,7 @@ from hangwatch.facts.data.batches import (
     at_its_loader,
     drawn_words,
     first_uneven,
+    forwards,
     now_at,
 )
 from hangwatch.facts.differences.other_loaders import uneven_elsewhere, uneven_still
@@ -124,7 +125,7 @@ def _fix(case: Case, culprits: tuple[int, ...], sizes: str) -> str:
         return _FIX_IN_JOIN
     if sizes:
         return _FIX_SIZES
-    return "" if any(map(_forwards, case)) else FIX
+    return "" if any(map(forwards, case)) else FIX
 
 
 def _in_join(view: RankView) -> bool:
@@ -267,12 +268,8 @@ def _threw_away(view: RankView, since: Step) -> tuple[Witness, ...]:
     drawn = words.plural((view.step.step or 0) + 1, "batch")
     return (
         Witness(Kind.FACT, f"rank {view.rank} issued no collective in any group from {name} to the end of its loader"),
-        Witness(Kind.FACT, f"it drew {drawn} and made {_forwards(view)} forwards"),
+        Witness(Kind.FACT, f"it drew {drawn} and made {forwards(view)} forwards"),
     )
-
-
-def _forwards(view: RankView) -> int:
-    return view.reading.progress.forwards if view.reading is not None else 0
 
 
 def _dry_since(case: Case, view: RankView) -> Step | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.model import Certainty, GroupHead, GroupMade, Stage
+from hangwatch.model import Certainty, GroupMade, Stage
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
@@ -51,7 +51,8 @@ def _last(view: RankView) -> GroupMade:
 
 def _none_completes(case: Case) -> bool:
     """All ranks have made it, and all of them have issued the same of its collectives, none of which is complete."""
-    heads = [head for view in case if _made_again(view) for head in _heads(view) if head.name == _last(view).name]
+    again = (view for view in case if _made_again(view))
+    heads = [head for view in again for head in view.evidence.board_heads if head.name == _last(view).name]
     same = len({head.issued for head in heads}) == 1
     return len(heads) == len(case.ranks) and same and all(head.issued > 0 > head.completed for head in heads)
 
@@ -62,11 +63,7 @@ def _made_again(view: RankView) -> bool:
 
 def _not_made(view: RankView) -> bool:
     """Its newest group is not there yet, and one of that name was, of which the rank is a member no more."""
-    return _known_before(view) and not _last(view).done and not _heads(view)
-
-
-def _heads(view: RankView) -> tuple[GroupHead, ...]:
-    return view.reading.heads if view.reading is not None else ()
+    return _known_before(view) and not _last(view).done and not view.evidence.board_heads
 
 
 def _known_before(view: RankView) -> bool:

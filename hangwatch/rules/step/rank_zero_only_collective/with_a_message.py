@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from hangwatch.facts.call_site import function_of
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.model import Frame
@@ -42,9 +43,5 @@ def _goes_by(case: Case, lone: Blocked) -> bool:
 def _is_beside(one: Step, other: Step) -> bool:
     """From one function to one other, of the user's both, by another line."""
     (inner, outer), (inner_there, outer_there) = one, other
-    same = _function(outer) == _function(outer_there) and _function(inner) == _function(inner_there)
+    same = function_of(outer) == function_of(outer_there) and function_of(inner) == function_of(inner_there)
     return same and origin(inner.file) == "user" and outer.line != outer_there.line
-
-
-def _function(frame: Frame) -> tuple[str, str]:
-    return frame.file, frame.function
