@@ -8,15 +8,17 @@ side of the border between two steps is no divergence.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import takewhile
 
-from hangwatch.model import Divergence, Frame, Reading, StepEntry
+from hangwatch.model import Collective, Divergence, Frame, Reading, StepEntry
 from hangwatch.ranks.joined import stood_in
 from hangwatch.ranks.paces import LEAST_ALIKE, fit_together, pace_of, paces_of
 from hangwatch.ranks.shared_steps import GroupKey, StepKey, aligned, all_named, between, comparable, step_key, usual
-from hangwatch.stacks.frames import name_of, of_program
+from hangwatch.stacks.frames import name_of, of_program, user_frame
 
 CONFIRM = 2  # further steps that a difference must last: a background call may lie on either side of a step's end
 
@@ -86,7 +88,7 @@ def _look(watched: _Watched, key: GroupKey, readings: Mapping[int, Reading], now
                 watched.done = stood_in(readings.values(), key[0])
                 if watched.done:
                     return None
-                if not _whole_turns(found, readings):
+                if not _whole_turns(found, readings) and not between_rounds(found, readings):
                     return found
                 watched.base, watched.suspicion = issued, None
                 if not watched.doubted:
@@ -130,12 +132,59 @@ def _whole_turns(found: Divergence, readings: Mapping[int, Reading]) -> bool:
     one = usuals.pop() if len(usuals) == 1 else None
     if found.epoch is not None or not one or any(count < one or count % one for count in found.counts.values()):
         return False
-    calls = [
-        {call.seq: (call.op, _way(call.frames)) for call in reading.calls if call.group == found.group}
-        for reading in readings.values()
-    ]
-    shared = set.intersection(*(set(made) for made in calls))
-    return all(len({made[seq] for made in calls}) == 1 for seq in shared)
+    return all(map(_alike, _by_number(found, readings, _path).values()))
+
+
+def between_rounds(found: Divergence, readings: Mapping[int, Reading]) -> bool:
+    """Most steps hold no call of the group, and since that step all ranks made the next calls alike, of several places.
+
+    How many steps a rank makes between two rounds of calls may be its own affair: a search trains one model for longer
+    than another. A rank that left out a whole round looks the same; one that left out a call of it has no counterpart
+    for its next one.
+    """
+    if found.epoch is not None or any(usual(reading.steps, found.group) != 0 for reading in readings.values()):
+        return False
+    begun = [entry for reading in readings.values() for entry in reading.steps if entry.step == found.step]
+    after = min((entry.issued.get(found.group, 0) for entry in begun), default=0)
+    made = _by_number(found, readings, _line)
+    since = [made[seq] for seq in sorted(made) if seq > after]
+    alike = list(takewhile(_alike, since))
+    often = Counter(call for calls in made.values() for call in set(calls.values()))
+    again = {call for calls in alike for call in calls.values() if often[call] > 1}
+    return len(again) > 1 and not any(_parts(found, calls) for calls in since[len(alike) :][:1])
+
+
+def _parts(found: Divergence, calls: Mapping[int, Hashable]) -> bool:
+    """The ranks that issued the fewest in that step call something else than all others."""
+    least = min(found.counts.values())
+    few = {call for rank, call in calls.items() if found.counts[rank] == least}
+    return few.isdisjoint(call for rank, call in calls.items() if found.counts[rank] != least)
+
+
+def _alike(calls: Mapping[int, Hashable]) -> bool:
+    return len(set(calls.values())) == 1
+
+
+def _by_number(
+    found: Divergence, readings: Mapping[int, Reading], place: Callable[[Collective], Hashable]
+) -> dict[int, dict[int, Hashable]]:
+    """The numbers of calls that all ranks have on record, and what each rank called under it, and from where."""
+    calls = {
+        rank: {call.seq: (call.op, place(call)) for call in reading.calls if call.group == found.group}
+        for rank, reading in readings.items()
+    }
+    shared = set.intersection(*(set(made) for made in calls.values()))
+    return {seq: {rank: made[seq] for rank, made in calls.items()} for seq in shared}
+
+
+def _line(call: Collective) -> Hashable:
+    """The user's line, which ranks of other roles come to by ways of their own."""
+    where = user_frame(call.frames)
+    return (name_of(where.function), where.line) if where is not None else None
+
+
+def _path(call: Collective) -> Hashable:
+    return _way(call.frames)
 
 
 @lru_cache(maxsize=4096)

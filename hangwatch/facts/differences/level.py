@@ -14,6 +14,7 @@ from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Divergence
 from hangwatch.ranks.device_waits import python_frames
+from hangwatch.ranks.divergence import between_rounds
 from hangwatch.ranks.ledger import Group
 from hangwatch.ranks.sides import spread
 
@@ -79,6 +80,19 @@ def is_level(case: Case, divergence: Divergence) -> bool:
     if group is None or not (at_one_place(case) and made_alike(group)):
         return False
     return any(not (each.silent or made_alike(each)) for each in case.ledger.groups.values())
+
+
+def is_between_rounds(case: Case, divergence: Divergence) -> bool:
+    """Steps of one number have no calls in common: each rank makes as many as it likes between two rounds of calls."""
+    views = case.views(divergence.counts)
+    readings = {view.rank: view.reading for view in views if view.reading is not None and view.reading.steps}
+    return len(readings) == len(divergence.counts) and between_rounds(divergence, readings)
+
+
+@once
+def steps_of_their_own(case: Case) -> bool:
+    """Steps are no turns that the ranks make together."""
+    return any(is_between_rounds(case, each) for each in case.divergences)
 
 
 def may_follow(case: Case, divergence: Divergence) -> bool:

@@ -177,6 +177,38 @@ def test_calls_that_differ_under_one_number_are_no_doubt() -> None:
     assert [found.doubtful for found in watch.update(boards, 2.0)] == [True]
 
 
+def searching(rank: int, steps: Sequence[int], round_of_calls: Sequence[str], *, without: int | None = None) -> Reading:
+    """Rounds of calls behind so many optimizer steps each; the call of that number is left out."""
+    calls = [op for _ in steps for op in round_of_calls]
+    if without is not None:
+        del calls[without - 1]
+    counts = [count for length in steps for count in (*[0] * (length - 1), len(round_of_calls))]
+    lines = {op: (Frame("search.py", 10 + place, "one_round"),) for place, op in enumerate(round_of_calls)}
+    made = tuple(Collective("0", seq, op, frames=lines[op]) for seq, op in enumerate(calls, 1))
+    return replace(reading(rank, counts, named=False, kept=len(counts)), calls=made)
+
+
+ROUND = ("broadcast", "scatter", "gather")
+
+
+@pytest.mark.parametrize(
+    ("calls", "without", "doubtful"),
+    [
+        pytest.param(ROUND, None, True, id="a search, which trains one model for longer"),
+        pytest.param(ROUND, 12, False, id="a call of that round is left out"),
+        pytest.param(("all_reduce",), None, False, id="an average of every so many steps"),
+    ],
+)
+def test_steps_between_two_rounds_of_calls_may_be_each_ranks_own(
+    calls: Sequence[str], without: int | None, doubtful: bool
+) -> None:
+    usual, longer = [10] * 7, [10] * 3 + [20] + [10] * 3
+    watch = DivergenceWatch()
+    ranks = [searching(0, usual, calls), searching(1, usual, calls), searching(2, longer, calls, without=without)]
+    watch.update([replace(each, steps=each.steps[:2]) for each in ranks], 1.0)
+    assert [(found.step, found.doubtful) for found in watch.update(ranks, 2.0)] == [(39, doubtful)]
+
+
 def test_a_rank_that_has_destroyed_its_group_is_compared_by_what_its_steps_tell() -> None:
     # GIVEN a rank that skipped the collectives of one step, went on to the end, and destroyed its group
     done = replace(reading(1, [9] * 8 + [0] + [9] * 6), heads=())
