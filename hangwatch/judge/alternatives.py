@@ -104,19 +104,19 @@ def _frozen(case: Case) -> str:
 
 
 def _mismatched(case: Case) -> str:
-    """Every call that waits was compared with those that other ranks issued under its number, whichever thread did."""
-    kinds: dict[tuple[int, int], set[str]] = {}
-    compared: set[tuple[int, int]] = set()
+    """What ranks issued under each number in which one waits is compared, whichever thread issued it."""
+    made: dict[tuple[int, int], dict[int, str]] = {}
     for entry in case.blocked.values():
-        if entry.group is not None and entry.seq and entry.op:
-            number = id(entry.group), entry.seq
+        if entry.group is None or not entry.seq or not entry.op:
+            continue
+        number = id(entry.group), entry.seq
+        if number not in made:
             issued = case.ledger.under(entry.group.name, entry.seq, entry.group.heads)
-            compared |= {number} if issued.keys() - {entry.rank} or number in kinds else set()
-            kinds.setdefault(number, set()).update(
-                {family(entry.op) or entry.op}, (family(call.op) or call.op for call in issued.values())
-            )
-    alike = all(len(each) == 1 for each in kinds.values())
-    return "the paired calls of all ranks are the same operation" if compared and alike else ""
+            made[number] = {rank: call.op for rank, call in issued.items()}
+        made[number].setdefault(entry.rank, entry.op)
+    paired = [{family(op) or op for op in calls.values()} for calls in made.values() if len(calls) > 1]
+    alike = bool(paired) and all(len(kinds) == 1 for kinds in paired)
+    return "the paired calls of all ranks are the same operation" if alike else ""
 
 
 def _blocked_in_code(case: Case) -> str:

@@ -110,7 +110,7 @@ class Divergence:
     more: tuple[int, ...] = ()
     seen_at: float = 0.0
     exact: bool = True  # false: it happened in `step` or before, between two looks; `counts` are of all those steps
-    doubtful: bool = False  # perhaps only a count of steps fell behind: all made whole turns of the loop
+    doubtful: bool = False  # perhaps only the counts of steps differ: all made whole turns of the loop, or whole rounds
 
     @property
     def name(self) -> StepName:

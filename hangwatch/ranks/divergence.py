@@ -149,13 +149,14 @@ def between_rounds(found: Divergence, readings: Mapping[int, Reading]) -> bool:
     made = _by_number(found, readings, _line)
     since = [made[seq] for seq in sorted(made) if seq > after]
     alike = list(takewhile(_alike, since))
-    often = Counter(call for calls in made.values() for call in set(calls.values()))
-    again = {call for calls in alike for call in calls.values() if often[call] > 1}
-    return len(again) > 1 and not any(_parts(found, calls) for calls in since[len(alike) :][:1])
+    times = Counter(call for calls in made.values() for call in set(calls.values()))
+    of_rounds = {call for calls in alike for call in calls.values() if times[call] > 1}
+    first_unlike = since[len(alike)] if len(alike) < len(since) else None
+    return len(of_rounds) > 1 and not (first_unlike and _has_same_sides(found, first_unlike))
 
 
-def _parts(found: Divergence, calls: Mapping[int, Hashable]) -> bool:
-    """The ranks that issued the fewest in that step call something else than all others."""
+def _has_same_sides(found: Divergence, calls: Mapping[int, Hashable]) -> bool:
+    """No rank that issued the fewest in that step made the call of a rank that issued more."""
     least = min(found.counts.values())
     few = {call for rank, call in calls.items() if found.counts[rank] == least}
     return few.isdisjoint(call for rank, call in calls.items() if found.counts[rank] != least)

@@ -82,17 +82,16 @@ def is_level(case: Case, divergence: Divergence) -> bool:
     return any(not (each.silent or made_alike(each)) for each in case.ledger.groups.values())
 
 
-def is_between_rounds(case: Case, divergence: Divergence) -> bool:
-    """Steps of one number have no calls in common: each rank makes as many as it likes between two rounds of calls."""
+@once
+def between_rounds_of(case: Case) -> tuple[Divergence, ...]:
+    """Differences of steps that have no calls in common: each rank makes as many as it likes between two rounds."""
+    return tuple(each for each in case.divergences if _is_between_rounds(case, each))
+
+
+def _is_between_rounds(case: Case, divergence: Divergence) -> bool:
     views = case.views(divergence.counts)
     readings = {view.rank: view.reading for view in views if view.reading is not None and view.reading.steps}
     return len(readings) == len(divergence.counts) and between_rounds(divergence, readings)
-
-
-@once
-def steps_of_their_own(case: Case) -> bool:
-    """Steps are no turns that the ranks make together."""
-    return any(is_between_rounds(case, each) for each in case.divergences)
 
 
 def may_follow(case: Case, divergence: Divergence) -> bool:

@@ -19,7 +19,7 @@ from hangwatch.facts.calls.in_background import made_up_for, may_come_yet
 from hangwatch.facts.calls.skip_paths import only_by_a_check, only_by_an_error, past_by_an_error, ways_past
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.data.batches import first_uneven, has_left_inner_loop, rejoined, worked_on
-from hangwatch.facts.differences.level import is_between_rounds, is_level, may_follow, steps_apart
+from hangwatch.facts.differences.level import between_rounds_of, is_level, may_follow, steps_apart
 from hangwatch.facts.differences.rhythms import keep_own_intervals
 from hangwatch.facts.differences.several_turns import counted_late, several_turns
 from hangwatch.facts.differences.updates import keep_own_paces
@@ -91,7 +91,7 @@ def _is_explained(case: Case, divergence: Divergence) -> bool:
     """Nothing is missing there, or what is missing may come yet, or belongs to the end of a loop or another rhythm."""
     if rejoined(case, divergence.counts) or is_level(case, divergence) or steps_apart(case):
         return True
-    if is_between_rounds(case, divergence):
+    if divergence in between_rounds_of(case):
         return True
     if made_up_for(case, divergence) or may_come_yet(case, divergence) or may_follow(case, divergence):
         return True

@@ -16,7 +16,7 @@ from hangwatch.facts.calls.skip_paths import reached_by_all, turn_cut_short
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.data.batches import first_uneven, has_left_inner_loop
 from hangwatch.facts.data.drawn import drawn_by_epoch
-from hangwatch.facts.differences.level import at_one_place, lacking_turns, steps_of_their_own
+from hangwatch.facts.differences.level import at_one_place, between_rounds_of, lacking_turns
 from hangwatch.facts.differences.parted import within
 from hangwatch.facts.differences.updates import are_behind
 from hangwatch.facts.messages.peer_totals import exchanged_as_often
@@ -56,7 +56,7 @@ class FewerTurns:
 @once
 def fewer_turns(case: Case) -> FewerTurns | None:
     begun = {view.rank: view.step.step + 1 for view in case if view.step.step is not None}
-    if len(begun) == 1 or steps_of_their_own(case):
+    if len(begun) == 1 or between_rounds_of(case):
         begun = {}  # no turns to compare
     if first_uneven(case) is not None:
         return None

@@ -7,7 +7,7 @@ Where more lie between two of them, an evaluation may have come between two epoc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -70,9 +70,9 @@ def messages(record: Sequence[Collective], op: str, peer: int, like: Collective,
     if len(whole) <= HABITUAL_INTERVALS or any(len(made[place]) != usual for place in whole):
         return None
     end = whole[-1]
-    done = len(made.get(end + step, ()))
-    followed = frozenset(sites.get(place + 1) for place, _ in turns if place != end)
     due = end + step
+    done = len(made.get(due, ()))
+    followed = frozenset(sites.get(place + 1) for place, _ in turns if place != end)
     return Messages(step, usual, done, len(whole), end, made[end][done], followed, sites.get(due + 1), sites.get(due))
 
 
@@ -82,8 +82,14 @@ def _turns(places: Sequence[int], sites: Mapping[int, Site | None]) -> list[tupl
     if not spans:
         return []
     every = spans[-1][1] - spans[-1][0]
-    turns = [(start, end) for start, end in spans if end - start == every]
-    lines = {sites.get(number) for start, end in turns for number in range(start + 1, end + 1)}
-    between = [span for span in spans if span not in turns]
-    known = all(any(sites.get(number) not in lines for number in range(start + 1, end + 1)) for start, end in between)
+    turns = [span for span in spans if span[1] - span[0] == every]
+    of_turns = {place for span in turns for place in _sites_in(span, sites)}
+    others = [span for span in spans if span[1] - span[0] != every]
+    known = all(any(place not in of_turns for place in _sites_in(span, sites)) for span in others)
     return turns if known and len(turns) >= HABITUAL_INTERVALS else []
+
+
+def _sites_in(span: tuple[int, int], sites: Mapping[int, Site | None]) -> Iterator[Site | None]:
+    """Where the collectives between two places of messages were called."""
+    start, end = span
+    return (sites.get(number) for number in range(start + 1, end + 1))

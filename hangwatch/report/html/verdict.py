@@ -130,6 +130,6 @@ def _parting(divergence: Divergence) -> Html:
     by_count = sorted(by_value(divergence.counts).items())
     said = "; ".join(f"{words.ranks(ranks)} issued {count}" for count, ranks in by_count)
     at = f"step {divergence.step}" + ("" if divergence.epoch is None else f" (epoch {divergence.epoch})")
-    doubt = "; perhaps only a count of steps fell behind" if divergence.doubtful else ""
+    doubt = "; perhaps only the counts of steps differ" if divergence.doubtful else ""
     text = f"Ranks first issued different numbers of collectives of group {divergence.group} in {at}: {said}{doubt}."
     return tag("div", tag("p", text), class_="note")

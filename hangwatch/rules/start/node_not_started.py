@@ -39,7 +39,8 @@ def node_not_started(case: Case) -> Finding | None:
 
 def _nodes(agent: Agent) -> int:
     """The least number of nodes that a launcher asks for; 0 where it does not say, and is none of torch's own."""
-    return agent.nodes or bool(re.search(r"torchrun|torch[./]distributed[./](run|launch)", agent.process.facts.command))
+    of_torch = re.search(r"torchrun|torch[./]distributed[./](run|launch)", agent.process.facts.command)
+    return agent.nodes or (1 if of_torch else 0)
 
 
 def _rendezvous_evidence(agent: Agent) -> str:

@@ -161,7 +161,7 @@ function Divergences({ found }: { found: Divergence[] }) {
           <li key={`${divergence.group} ${divergence.step}`}>
             <strong>Step {divergence.step}</strong>
             {divergence.epoch !== null && ` (epoch ${divergence.epoch}, batch ${divergence.batch ?? "?"})`}, group {divergence.group}: {counts(divergence)}
-            {divergence.doubtful && ", or a count of steps fell behind"}
+            {divergence.doubtful && ", or only the counts of steps differ"}
             {divergence.seen_at > 0 && <span class="quiet"> · seen <When at={divergence.seen_at} short /></span>}
           </li>
         ))}

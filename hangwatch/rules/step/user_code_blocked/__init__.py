@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 from hangwatch import words
+from hangwatch.facts.call_site import function_of
 from hangwatch.facts.case import Case
+from hangwatch.facts.loops.ways_out import ways_to_leave
 from hangwatch.facts.processes.own_code import (
     IN_CODE,
     how_stuck,
@@ -37,7 +39,7 @@ def user_code_blocked(case: Case) -> Finding | None:
     victims = case.victims(culprits)
     first = stuck[0]
     waiting = f"{case.wait_words(victims)} for {words.verb(len(stuck), 'it', 'them')}"
-    if _awaits_rank_zero(case, stuck) or _await_the_others(case, stuck):
+    if _awaits_rank_zero(case, stuck) or _poll_together(case, stuck):
         return _polling(case, stuck, f"{waiting}{words.at(case.usual_place(victims))}")
     return Finding(
         "user-code-blocked",
@@ -93,13 +95,19 @@ def _awaits_rank_zero(case: Case, stuck: list[RankView]) -> bool:
     return 0 in case.blocked and all(view.rank != 0 and view.sleeps and view.now.guard == "rank" for view in stuck)
 
 
-def _await_the_others(case: Case, stuck: list[RankView]) -> bool:
-    """Several sleep in one place, in the training itself, and those that are past it wait for them.
+def _poll_together(case: Case, stuck: list[RankView]) -> bool:
+    """Several ranks sleep between two looks of one loop, and the other ranks wait for them.
 
-    What none of the several gets is no fault of each: a file that one of the others should write, or a service.
+    What none of the several ranks gets is no fault of each: a file that another rank should write, or a service.
     """
     places = {view.where for view in stuck}
-    return len(stuck) > 1 and len(places) == 1 and bool(case.blocked) and all(view.sleeps for view in stuck)
+    return len(stuck) > 1 and len(places) == 1 and bool(case.blocked) and all(map(_polls, stuck))
+
+
+def _polls(view: RankView) -> bool:
+    """It sleeps in a loop of the very function in which it stands, by its source: a long sleep may be its own."""
+    loop, where = view.now.loop, view.where
+    return view.sleeps and loop is not None and where is not None and function_of(loop.where) == function_of(where)
 
 
 def _polling(case: Case, stuck: list[RankView], waiting: str) -> Finding:
@@ -115,7 +123,10 @@ def _polling(case: Case, stuck: list[RankView], waiting: str) -> Finding:
         fix=f"see what should end that loop; if it is for {others} to do, an error there may have been caught",
         victims=tuple(case.ranks),
         step=first.step,
-        evidence=tuple(sentence for view in stuck[: words.SHOWN] for sentence in _evidence(case, view)),
+        evidence=(
+            *ways_to_leave(first.now.loop),
+            *(sentence for view in stuck[: words.SHOWN] for sentence in _evidence(case, view)),
+        ),
         status=status_of(case, stuck),
         awaited=tuple(ranks),
     )

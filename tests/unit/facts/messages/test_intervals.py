@@ -1,4 +1,4 @@
-"""A message behind equally many collectives of each turn, where an evaluation comes between two epochs."""
+"""Messages behind equally many collectives of each turn, and an evaluation between two epochs."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def judged(*epochs: int, evaluation: int = 0, line: int = 60) -> Judgement:
 @pytest.mark.parametrize(
     ("epochs", "evaluation"), [((6,), 0), ((4, 4), 2), ((4, 2), 2), ((2, 3), 1), ((2, 2, 2), 3)], ids=str
 )
-def test_whoever_went_past_the_place_of_the_next_message_left_it_out(epochs: tuple[int, ...], evaluation: int) -> None:
+def test_a_rank_that_passed_the_place_of_its_next_message_left_it_out(epochs: tuple[int, ...], evaluation: int) -> None:
     judgement = judged(*epochs, evaluation=evaluation)
     assert judgement.verdict.summary.startswith(LEFT_OUT)
     assert blamed_ranks(judgement) == [1]
 
 
-def test_messages_at_any_distance_are_no_habit() -> None:
-    """GIVEN more calls of the same line between two of them WHEN one does not come THEN it may not be due."""
+def test_messages_at_unequal_intervals_are_no_habit() -> None:
+    """GIVEN more calls of that line between two messages WHEN the next is missing THEN no rank left it out."""
     assert blamed_ranks(judged(4, 4, evaluation=3, line=10)) == [0, 1]
 
 
-def test_the_first_turn_behind_an_evaluation_is_due_at_no_known_place() -> None:
+def test_right_behind_an_evaluation_no_message_is_known_to_be_due() -> None:
     assert blamed_ranks(judged(5, 0, evaluation=2)) == [0, 1]

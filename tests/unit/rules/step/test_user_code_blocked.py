@@ -12,6 +12,7 @@ from hangwatch.model import (
     Excerpt,
     Frame,
     LockFile,
+    LoopFacts,
     OpenFile,
     ProcessEvidence,
     ProcessFacts,
@@ -26,6 +27,8 @@ from tests.unit.rules.step.worlds import changed, retrying, stuck
 from tests.unit.simulator import SCRIPT, Stall, World, blamed_ranks
 
 FEED = "/home/ann/feed.py"
+LOOP = LoopFacts(Frame(SCRIPT, 49, "main"), leaves=(Frame(SCRIPT, 49, "main"),))
+OUTER = LoopFacts(Frame(SCRIPT, 90, "<module>"))
 
 
 def test_a_rank_that_waits_for_a_child_in_its_loop_has_not_left_it() -> None:
@@ -203,21 +206,23 @@ def test_a_child_process_that_has_ended_is_told_of_a_rank_that_waits_on_a_pipe()
 
 
 @pytest.mark.parametrize(
-    ("guard", "asleep", "blames"),
+    ("guard", "asleep", "loop", "blames"),
     [
-        pytest.param("rank", True, [], id="they ask for what rank 0 should have done"),
-        pytest.param("none", True, [], id="every rank comes there, and one of them went past it"),
-        pytest.param("rank", False, [1, 2], id="they do not sleep"),
+        pytest.param("rank", True, None, [], id="they ask for what rank 0 should have done"),
+        pytest.param("none", True, LOOP, [], id="each rank looks there, and rank 0 has passed it"),
+        pytest.param("none", True, OUTER, [1, 2], id="one long sleep in a step"),
+        pytest.param("none", True, None, [1, 2], id="no loop is seen"),
+        pytest.param("rank", False, LOOP, [1, 2], id="they do not sleep"),
     ],
 )
 def test_ranks_that_sleep_in_one_place_until_something_is_done_are_not_blamed(
-    guard: str, asleep: bool, blames: list[int]
+    guard: str, asleep: bool, loop: LoopFacts | None, blames: list[int]
 ) -> None:
     facts = {"system_call": "clock_nanosleep" if asleep else "poll"}
 
     def polling(number: int) -> RankEvidence:
         entry = rank(number, IN_CODE, world_size=3, issued=0, completed=0, facts=facts)
-        return replace(entry, stacks=tuple(replace(stack, guard=guard) for stack in entry.stacks))
+        return replace(entry, stacks=tuple(replace(stack, guard=guard, loop=loop) for stack in entry.stacks))
 
     waiting = rank(0, IN_BACKWARD, world_size=3, issued=1, completed=0)
     judgement = judge(waiting, polling(1), polling(2))
@@ -227,6 +232,8 @@ def test_ranks_that_sleep_in_one_place_until_something_is_done_are_not_blamed(
     open_end = "until another rank, or something outside of the job, has done what it has not done"
     assert (open_end in judgement.verdict.summary) is not bool(blames)
     assert ("if it is for rank 0 to do" in judgement.verdict.fix) is not bool(blames)
+    can_be_left = "the loop at train.py:49 can be left at train.py:49"
+    assert (can_be_left in judgement.verdict.evidence) is (loop is LOOP and not blames)
 
 
 def test_ranks_that_sleep_in_places_of_their_own_are_blamed() -> None:
@@ -236,6 +243,7 @@ def test_ranks_that_sleep_in_places_of_their_own_are_blamed() -> None:
     asleep = [
         rank(n, stack, world_size=3, issued=0, completed=0, facts=facts) for n, stack in ((1, IN_CODE), (2, elsewhere))
     ]
+    asleep = [replace(each, stacks=tuple(replace(stack, loop=LOOP) for stack in each.stacks)) for each in asleep]
     assert [number for number, _, _ in blamed(judge(waiting, *asleep))] == [1, 2]
 
 
