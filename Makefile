@@ -105,7 +105,7 @@ env: $(VENV)/env.stamp ## (part) the virtual environment with everything a check
 page: ## (part) the dashboard's page, built with a Node of the virtual environment
 
 apt: ## (part) chromium, postgresql, promtool, iproute2 and a C compiler for the tests that need them
-	@scripts/apt-packages fonts-liberation chromium postgresql prometheus iproute2 gcc libc6-dev
+	@scripts/apt-packages fonts-liberation chromium-headless-shell postgresql prometheus iproute2 gcc libc6-dev
 
 $(BIN)/python:
 	@[ -n "$(PYTHON)" ] || { echo "hangwatch: no Python 3.11 or newer found; make PYTHON=/path/to/python3 names one" >&2; exit 1; }

@@ -39,9 +39,9 @@ def main() -> None:
     parser.add_argument("--into", type=Path, default=IMAGES, help="the folder to write into (docs/images)")
     into = parser.parse_args().into
     into.mkdir(parents=True, exist_ok=True)
-    chromium = shutil.which("chromium")
+    chromium = shutil.which("chromium-headless-shell")
     if chromium is None:
-        sys.exit("hangwatch: chromium is needed: make apt")
+        sys.exit("hangwatch: chromium-headless-shell is needed: make apt")
     with tempfile.TemporaryDirectory(prefix="birds-") as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=OPTIONS)
         with dashboard(Path(folder)) as url:

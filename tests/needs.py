@@ -15,7 +15,7 @@ POSTGRES_BINARIES = Path("/usr/lib/postgresql")  # Debian keeps initdb and frien
 
 
 def program(name: str) -> Path:
-    """The path of a program, e.g. `program("chromium")`, `program("ip")`, `program("initdb")`."""
+    """The path of a program, e.g. `program("chromium-headless-shell")`, `program("ip")`, `program("initdb")`."""
     found = shutil.which(name) or next((str(path) for path in POSTGRES_BINARIES.glob(f"*/bin/{name}")), None)
     return Path(found) if found else _missing(f"needs the program {name}: make apt")
 

@@ -2,6 +2,8 @@
 
 A hung rank is killed in the end and would report nothing. coverage's own `sigterm = true` is no way out: its
 handler is Python, never runs while the rank waits in a C call, and so keeps alive what a plain SIGTERM ends.
+
+And it leaves what ranks import of torch untraced: the trace would cost each of them a third of its start.
 """
 
 from __future__ import annotations
@@ -11,11 +13,17 @@ import sched
 import signal
 import sys
 import threading
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
 from typing import Any
 
 from coverage import Coverage
 
+from tests.tracing import untraced
+
 SAMPLE_S = 1.0
+UNTRACED = ("torch", "sympy")  # DDP imports torch's compiler, and that sympy
 
 # Two saves at once crash the process in sqlite, and a fork amid one leaves locks in the child that nobody opens: the
 # child's os._exit saves what its parent had measured as well.
@@ -26,6 +34,30 @@ os.register_at_fork(before=_saving.acquire, after_in_parent=_saving.release, aft
 def coverage_init(registry: Any, options: dict[str, str]) -> None:
     """Called by coverage in each measured process, forked ones included."""
     _Saver().start()
+    if _ImportedUntraced not in sys.meta_path:
+        sys.meta_path.insert(0, _ImportedUntraced)
+
+
+class _ImportedUntraced:
+    """Finds modules of torch as Python itself would, and lets them run without the trace."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Part of the import system's protocol."""
+        if sys.gettrace() is None or name.partition(".")[0] not in UNTRACED:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader.exec_module = _untraced(spec.loader.exec_module)  # type: ignore[assignment]
+        return spec
+
+
+def _untraced(execute: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
+    def exec_module(module: ModuleType) -> None:
+        with untraced():
+            execute(module)
+
+    return exec_module
 
 
 class _Saver:

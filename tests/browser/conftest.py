@@ -153,7 +153,7 @@ def playwright() -> Iterator[Playwright]:
 
 @pytest.fixture(scope="session")
 def browser(playwright: Playwright, page_is_built: None) -> Iterator[Browser]:
-    chromium = needs.program("chromium")
+    chromium = needs.program("chromium-headless-shell")
     options = ["--no-sandbox", "--disable-quic", "--disable-background-networking"]
     launched = playwright.chromium.launch(executable_path=str(chromium), args=options)
     yield launched

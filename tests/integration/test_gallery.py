@@ -21,7 +21,6 @@ pytestmark = pytest.mark.usefixtures("unmeasured")
 ALWAYS = {
     "died-before-init",
     "uneven-steps",
-    "uneven-steps-late",
     "skipped-backward-nan",
     "rank-frozen",
     "rank-killed",
@@ -29,7 +28,7 @@ ALWAYS = {
     "worker-stopped",
     "exit-heartbeat-thread",
 }
-ALWAYS_HEALTHY = {"uneven-steps-late", "lone-validation", "worker-on-socket"}
+ALWAYS_HEALTHY = {"lone-validation", "worker-on-socket"}
 
 
 ON_GLOO = tuple(case for case in CASES if case.backend == "gloo")  # tests/integration/test_standin.py has the others

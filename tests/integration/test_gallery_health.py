@@ -26,7 +26,7 @@ SAID = {
 
 
 # The rest is for `make gallery`.
-ALWAYS = {"forecast", "full-copy"}
+ALWAYS = {"forecast"}
 SOME = [pytest.param(case, id=case.name, marks=() if case.name in ALWAYS else pytest.mark.gallery) for case in WARNED]
 
 

@@ -10,7 +10,7 @@ from tests.harmless.harness import observe
 @pytest.mark.parametrize(
     ("program", "manner"),
     [
-        ("compiled_python_reducer", "run"),
+        pytest.param("compiled_python_reducer", "run", marks=pytest.mark.gallery),
         ("restless_sampler", "attach"),
         ("own_process_group", "run"),
         ("copied_and_pickled", "attach"),

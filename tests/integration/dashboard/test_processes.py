@@ -22,6 +22,9 @@ from tests.examples import uneven_steps, uneven_steps_snapshot
 from tests.integration.dashboard.processes import Process, link_to, until
 from tests.unit.agent.readings import rank_state
 
+# About the service, whatever its database is: the others show that each kind keeps and gives back what came.
+IN_ONE = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+
 GROUP = GroupHead("0", (0, 1, 2, 3), issued=12, completed=11)
 
 
@@ -82,6 +85,7 @@ def the_job(process: Process) -> Any:
     return job
 
 
+@IN_ONE
 def test_a_hang_of_two_nodes_is_judged_within_ten_seconds(closing: ExitStack, database: str, tmp_path: Path) -> None:
     process = start(closing, database)
     pair = nodes(closing, tmp_path, process.address, process.address)
@@ -113,6 +117,7 @@ def test_a_killed_dashboard_loses_nothing_and_goes_on(closing: ExitStack, databa
     assert node.link.dropped == 0
 
 
+@IN_ONE
 def test_an_outage_in_the_middle_of_an_incident(closing: ExitStack, database: str, tmp_path: Path) -> None:
     process = start(closing, database)
     pair = nodes(closing, tmp_path, process.address, process.address)
