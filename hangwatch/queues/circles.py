@@ -72,7 +72,8 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     if skip is None:
         return found
     found = replace(found, culprits=tuple((rank, skip.call.where) for rank, _ in found.culprits))
-    return replace(_with_twins(found, _twins(one, skip)), left_out=skip.call, times=skip.times)
+    later = "group-order-cycle" if skip.at_one_path else ""
+    return replace(_with_twins(found, _twins(one, skip)), left_out=skip.call, times=skip.times, without_way_past=later)
 
 
 def _of_messages(one: _Circle, stray: list[int], why: str) -> Finding:

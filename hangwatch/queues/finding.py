@@ -34,6 +34,7 @@ class Finding:
     passing: bool = False  # a job that is well shows the same for a moment
     left_out: Call | None = None  # the call that the culprits did not make, where that is the cause
     times: int = 1  # how many calls they left out there, one after another
+    without_way_past: str = ""  # the cause instead, if the source shows no way past that call
     departure: Departure | None = None  # of the culprits from the order of the others, where that is the cause
 
     @property

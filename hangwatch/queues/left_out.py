@@ -8,6 +8,7 @@ from itertools import pairwise
 from hangwatch import words
 
 from .all_groups import AllGroups, Parting
+from .matching import shape
 from .model import Call, Communicator
 from .names import at, named, ranks
 from .readings import AS_OTHERS, Kind
@@ -19,7 +20,8 @@ _LIKE_ROUNDS = 2  # earlier ones that had equally many such calls
 class LeftOut:
     """`rank` left out `call`, the first of `times` calls in a row, as `said` in a sentence of evidence.
 
-    Unless it is `sure`, it may have come too early to the call in which it waits.
+    Unless it is `sure`, it may have come too early to the call in which it waits. `at_one_path`: that one was made from
+    the same lines, for another group.
     """
 
     rank: int
@@ -27,6 +29,7 @@ class LeftOut:
     times: int
     said: str
     sure: bool = True
+    at_one_path: bool = False
 
 
 def left_out(
@@ -46,10 +49,17 @@ def left_out(
     call = orders.call(missing, others) if missing is not None else None
     if missing is None or call is None:
         return None
+    what, agreeing = f"{named(call, missing.number, group)}{at(call)}", found.reading.agreeing
+    own = orders.call(found.mine[found.place], [rank])
+    at_one_path = own is not None and own.frames == call.frames != ()
+    if own is not None and at_one_path and agreeing < AS_OTHERS:  # two calls in another order look the same
+        said = (
+            f"over all of its groups {ranks([rank])} called {shape(own)}{at(own)} where {ranks(others)} called {what}"
+        )
+        return LeftOut(rank, call, found.reading.count, said, sure=False, at_one_path=True)
     said = (
-        f"over all of its groups {ranks([rank])} left out {named(call, missing.number, group)}{at(call)}: behind it,"
-        f" {words.plural(found.reading.agreeing, 'call')} {words.verb(found.reading.agreeing, 'agrees', 'agree')} again"
-        f" with those of {ranks(others)}"
+        f"over all of its groups {ranks([rank])} left out {what}: behind it, {words.plural(agreeing, 'call')}"
+        f" {words.verb(agreeing, 'agrees', 'agree')} again with those of {ranks(others)}"
     )
     return LeftOut(rank, call, found.reading.count, said)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from hangwatch.catalogue import cause
+from dataclasses import replace
+
+from hangwatch.catalogue import Cause, cause
 from hangwatch.facts.call_site import path
 from hangwatch.facts.calls.queues import assessed
-from hangwatch.facts.calls.skip_paths import evidence_of, past_lines, skip_path, the_only
+from hangwatch.facts.calls.skip_paths import evidence_of, no_way_past, past_lines, skip_path, the_only
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.processes.standstill import all_hosts_wait
 from hangwatch.model import Bypass, Certainty, Frame, Stage
@@ -49,7 +51,25 @@ def by_queues(case: Case) -> Finding | None:
         waits=found.waits,
         awaited=tuple(case.ranks),
     )
+    if said.found is not None and _later(case, said.found):
+        return _in_another_order(finding, cause(said.found.without_way_past))
     return finding if known else without_cause(finding)
+
+
+def _later(case: Case, found: Queued) -> bool:
+    """Whether culprits that left a call out, or make it later, make it later: the source shows no way past its line."""
+    left_out = found.left_out if found.without_way_past else None
+    return left_out is not None and no_way_past(case, path(left_out.frames))
+
+
+def _in_another_order(finding: Finding, order: Cause) -> Finding:
+    """What was said of calls left out, of calls in another order: their line was reached, for another group."""
+    said = (
+        "both calls come from one line, past which the source shows no way: the order in which it comes to them differs"
+    )
+    return replace(
+        finding, cause=order.id, certainty=Certainty.LIKELY, fix=order.fix, evidence=(*finding.evidence, said)
+    )
 
 
 def _of_user(found: Queued | None, where: Frame | None) -> Frame | None:

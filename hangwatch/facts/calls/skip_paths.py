@@ -39,6 +39,11 @@ def past_lines(case: Case, lines: Path, times: int = 1) -> tuple[Bypass, ...]:
     return tuple(way for way in ways if way.asks not in ("alike", "package"))
 
 
+def no_way_past(case: Case, lines: Path) -> bool:
+    """The source of these lines is known, and shows no way on which one rank's turn goes on without their call."""
+    return lines in _known(case) and not past_lines(case, lines)
+
+
 def ways_to(case: Case, call: Collective) -> tuple[Bypass, ...]:
     """The ways past `call`, which are conditions on the way to it as well."""
     return tuple(way for way in _near(case, path(call.frames)) if way.asks != "package")

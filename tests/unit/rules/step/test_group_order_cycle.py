@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from hangwatch.judge import diagnose
-from hangwatch.model import Certainty, Status
+from hangwatch.model import Bypass, CallSite, Certainty, Frame, Snapshot, Status
 from tests.unit.rules.step.worlds import STEP, Groups, Program, world
-from tests.unit.simulator import Call, blamed_ranks
+from tests.unit.simulator import SCRIPT, Call, blamed_ranks
 
 
 def test_two_groups_in_opposite_order_are_a_circle_of_all_ranks_in_it() -> None:
@@ -74,3 +78,39 @@ def test_all_ranks_of_a_row_that_left_a_round_out_are_named_and_no_other() -> No
     assert judgement.verdict.cause == "skipped-collective"
     assert blamed_ranks(judgement) == [2, 3]
     assert "Rank 3 left out the same call in another group." in judgement.verdict.summary
+
+
+def one_row_of(turns: int, *, last: Program) -> Snapshot:
+    """One line reduces over a row and over all; rank 2 alone made `last` in its last turn, and stands in its first."""
+    groups: Groups = {"tp": [(0, 1), (2, 3)]}
+    usual: Program = [Call(group="tp", line=13, size=16), Call(line=13)]
+    return world(*([*usual * turns, *(last if rank == 2 else usual)] for rank in range(4)), groups=groups)
+
+
+IN_TURN: Program = [Call(line=13), Call(group="tp", line=13, size=16)]
+LEFT_OUT: Program = [Call(line=13)]
+PAST_IT = Bypass(Frame(SCRIPT, 12, "main"), "if not t.any(): continue", inner=True, asks="value")
+
+
+@pytest.mark.parametrize("last", [IN_TURN, LEFT_OUT], ids=["in another order", "left out"])
+@pytest.mark.parametrize(
+    ("ways", "cause"),
+    [((), "group-order-cycle"), ((PAST_IT,), "skipped-collective")],
+    ids=["the source shows no way past it", "and a way past it"],
+)
+def test_the_source_tells_a_call_of_one_line_left_out_from_one_made_later(
+    last: Program, ways: tuple[Bypass, ...], cause: str
+) -> None:
+    """Nothing that was recorded tells it: either way the rank stands in the call that it made in place of the other."""
+    found = one_row_of(4, last=last)
+    (lines,) = {call.frames for rank in found.ranks for call in rank.collectives.recent}
+    judgement = diagnose(replace(found, call_sites=(CallSite(lines, ways),)))
+    assert judgement.verdict.cause == cause
+    assert judgement.verdict.certainty is Certainty.LIKELY
+    assert blamed_ranks(judgement) == [2]
+
+
+def test_of_a_line_without_source_it_is_not_told_what_became_of_its_call() -> None:
+    judgement = diagnose(one_row_of(4, last=IN_TURN))
+    assert judgement.verdict.certainty is not Certainty.PROVEN
+    assert set(blamed_ranks(judgement)) <= {2}
