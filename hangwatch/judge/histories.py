@@ -30,17 +30,20 @@ from hangwatch.rules.step.point_to_point_deadlock import point_to_point_deadlock
 from hangwatch.rules.step.rank_local_decision import (
     counts_on_from_elsewhere,
     decided_about_a_meeting,
+    rank_local_decision,
+)
+from hangwatch.rules.step.rank_local_decision.by_a_trainer import (
     decided_by_a_trainer,
     led_by_a_switch,
+    stopped_by_a_switch,
+)
+from hangwatch.rules.step.rank_local_decision.by_turns import (
     left_an_inner_loop,
     made_another_turn,
     made_fewer_turns_of_a_step,
     made_unlike_turns,
-    rank_local_decision,
-    repeated_a_call,
-    repeats_a_call,
-    stopped_by_a_switch,
 )
+from hangwatch.rules.step.rank_local_decision.repeated import repeated_a_call, repeats_a_call
 from hangwatch.rules.step.rank_zero_only_collective import rank_zero_only
 from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import mispaired_at_a_new_place
 from hangwatch.rules.step.rank_zero_only_collective.before_the_end import stayed_with_a_lone_call

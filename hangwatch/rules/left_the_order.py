@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hangwatch.facts.calls.inner_loops import loop_of_another_turn
 from hangwatch.facts.calls.queues import assessed, departure_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.data.batches import first_uneven
-from hangwatch.rules.another_turn import loop_of_the_turn
 from hangwatch.rules.by_queues import by_queues
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.step.rank_zero_only_collective.out_of_order import behind_a_rank_check
@@ -25,5 +25,5 @@ def left_the_order(case: Case) -> Finding | None:
     found = by_queues(case) if known else behind_a_rank_check(case, queued.departure)
     if found is None:
         return None
-    loop = loop_of_the_turn(case) if known else None
+    loop = loop_of_another_turn(case) if known else None
     return replace(found, status=case.failed_status, fix=equal_turns(loop) if loop is not None else found.fix)

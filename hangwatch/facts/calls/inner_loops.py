@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from hangwatch.facts.call_site import Path, Site, in_backward, site
+from hangwatch.facts.call_site import Path, Site, in_backward, path, site
+from hangwatch.facts.calls.queues import assessed
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Frame, LoopFacts
 
@@ -28,6 +29,13 @@ def _draws(case: Case, loop: LoopFacts) -> bool:
 def loop_of(case: Case, lines: Path) -> LoopFacts | None:
     """The innermost loop around the call to which the user's `lines` lead, if it lies within a step."""
     return _known(case).get(lines)
+
+
+def loop_of_another_turn(case: Case) -> LoopFacts | None:
+    """The loop within a step around calls that ranks made once more; None where they did not, or it is not known."""
+    queued = assessed(case).found if case.in_trouble else None
+    departure = queued.departure if queued is not None else None
+    return loop_of(case, path(departure.own.frames)) if departure is not None and departure.again else None
 
 
 def loop_of_all(case: Case, rank: int, places: Iterable[Site]) -> LoopFacts | None:

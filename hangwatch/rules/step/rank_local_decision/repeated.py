@@ -34,7 +34,7 @@ class _Repeated:
     evidence: tuple[str, ...] = ()
 
 
-def repeated_now(case: Case, cause: str) -> Finding | None:
+def repeats_a_call(case: Case) -> Finding | None:
     """Few ranks stand in a call that they have made in this step already."""
     found = made_again(case) if case.in_trouble else ()
     if not found:
@@ -43,10 +43,10 @@ def repeated_now(case: Case, cause: str) -> Finding | None:
     view = case.ranks[first.rank]
     habits = tuple(Witness(Kind.HABIT, each.counted) for each in found[: words.SHOWN])
     call, when = f"{first.call}{words.at(view.where)}", f"in {words.step(first.step)}"
-    return _finding(case, cause, _Repeated(ranks, call, when, first.step, habits, loop_in_its_step(view)))
+    return _finding(case, _Repeated(ranks, call, when, first.step, habits, loop_in_its_step(view)))
 
 
-def repeated_before(case: Case, cause: str) -> Finding | None:
+def repeated_a_call(case: Case) -> Finding | None:
     """The same of the first step in which the numbers of calls differ."""
     again = repeated_by_few(case)
     if again is None:
@@ -54,15 +54,15 @@ def repeated_before(case: Case, cause: str) -> Finding | None:
     found, call = again
     loop = _loop_around(case.ranks[found.who[0]], found.places) or loop_of_all(case, found.who[0], found.places)
     told = (counted(case, found), "the other ranks make such calls from the same lines, less often in that step")
-    return _finding(case, cause, _Repeated(found.who, call, found.when, found.step, found.witnesses, loop, told))
+    return _finding(case, _Repeated(found.who, call, found.when, found.step, found.witnesses, loop, told))
 
 
-def _finding(case: Case, cause: str, found: _Repeated) -> Finding:
+def _finding(case: Case, found: _Repeated) -> Finding:
     decided = found.loop if found.loop is not None and decides(found.loop) else None
     at = f", in the loop at {words.place(decided.where)}, {which_ends(decided)}" if decided is not None else ""
     leaves = decided.leaves if decided is not None else ()
     return Finding(
-        cause,
+        "rank-local-decision",
         case.weigh(found.witnesses),
         f"{case.name(found.ranks, capital=True)} repeated what all call, {found.call}, {found.when}{at}; since then"
         f" {words.verb(len(found.ranks), 'its', 'their')} calls are mispaired.",
