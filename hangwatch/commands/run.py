@@ -27,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stall-after",
         type=float,
         metavar="SECONDS",
-        help="seconds without progress before an unproven hang is reported (120); five times as long in a first step, an"
-        " evaluation or a checkpoint, 60 at most where a fact keeps a rank from going on",
+        help="seconds without progress before an unproven hang is reported (120); five times as long in a first step,"
+        " an evaluation or a checkpoint, 60 at most where a fact keeps a rank from going on",
     )
     parser.add_argument("--dashboard", metavar="URL", help="URL of the dashboard to report to")
     parser.add_argument("--job", metavar="NAME", help="the job's name, the same on all nodes")

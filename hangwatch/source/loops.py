@@ -54,7 +54,7 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
             outer=tuple(Frame(f.file, each.lineno, f.function) for f, each in further),
             outer_leaves=tuple(_places(f, _lines(each).leaves) for f, each in further),
             exits=tuple(sorted(exits, key=lambda place: (place.file, place.line))),
-            asks_store=_asks_store(loop),
+            asks_store=_asks_store(loop, tree),
             endless=_is_endless(loop),
             last=max(part.end_lineno or part.lineno for part in loop.body),
             drained=tuple(place for f, each in loops for place in _places(f, _lines(each).drained)),
@@ -301,10 +301,18 @@ def _names(kind: ast.AST | None) -> set[str]:
     return {node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "") for node in nodes}
 
 
-def _asks_store(loop: _Loop) -> bool:
-    """A call of a store's, on something that is named one: `while int(self.store.get(key)) < ranks: ...`."""
-    calls = (node.func for node in within(loop) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute))
-    return any(call.attr in _OF_STORES and "store" in ast.unparse(call.value).lower() for call in calls)
+def _asks_store(loop: _Loop, tree: ast.Module) -> bool:
+    """A call of a store's, in the loop or in a function of that file which it calls: `while not self.all_came()`."""
+    names = {called(node) for node in within(loop)} - {""}
+    functions = (node for node in ast.walk(tree) if isinstance(node, _Function) and node.name in names)
+    return any(_is_of_store(node) for part in (loop, *functions) for node in within(part))
+
+
+def _is_of_store(node: ast.AST) -> bool:
+    """On something that is named a store: `int(self.store.get(key)) < ranks`."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    return node.func.attr in _OF_STORES and "store" in ast.unparse(node.func.value).lower()
 
 
 def _is_counted(loop: _Loop) -> bool:

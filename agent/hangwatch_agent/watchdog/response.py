@@ -21,7 +21,9 @@ MOST_NATIVE = 3  # culprits whose native frames are taken, half a second each
 class Response:
     """Opens incidents and closes them. `growth` is that of patience, after incidents that ended by themselves.
 
-    `on_hang` is called once for every incident that opens, `deepen` adds native frames of some pids to a snapshot.
+    `on_hang` is called once for every incident that opens, as soon as a look behind its evidence finds its ranks where
+    they were: to take the evidence and to judge it costs seconds, in which a job may go on. `deepen` adds native frames
+    of some pids to a snapshot.
     """
 
     incidents: Incidents
@@ -32,6 +34,7 @@ class Response:
         self.growth = 1.0
         self._at_opening: dict[int, RankState] = {}
         self._moves_since: float | None = None
+        self._unanswered = False
 
     def act(
         self,
@@ -40,7 +43,7 @@ class Response:
         rank_states: Sequence[RankState],
         judged: Callable[[], None] = lambda: None,
     ) -> None:
-        """Take the judgement into the incidents, call `judged`, and do what an incident that opens asks for."""
+        """Take the judgement into the incidents, call `judged`, and note what an incident that opens asks for."""
         before = self.incidents.open
         self.incidents.judged(judgement, snapshot)
         judged()
@@ -48,7 +51,7 @@ class Response:
         if opened is not None and before is None:
             self._at_opening = {each.pid: _when_seen(each, snapshot) for each in rank_states}
             self.incidents.enrich(judgement, self._deepened(opened, snapshot, rank_states))
-            self.on_hang(opened)
+            self._unanswered = True
 
     def confirmed(self, snapshot: Snapshot, rank_states: Sequence[RankState]) -> Snapshot:
         """The snapshot with native frames of ranks that may wait on their device, which Python frames do not show.
@@ -65,7 +68,16 @@ class Response:
         before = self.incidents.open
         if self.incidents.adopt(ruling.incident, ruling.path, ruling.node) and before is None:
             self._at_opening = {each.pid: each for each in rank_states}
-            self.on_hang(ruling.incident)
+            self._unanswered = True
+
+    def answer_if_still(self, rank_states: Sequence[RankState]) -> None:
+        """Do what the open incident asks for, unless a rank that waited has gone on since."""
+        opened = self.incidents.open
+        if not self._unanswered or (opened is not None and self._has_moved(opened, rank_states)):
+            return
+        self._unanswered = False
+        if opened is not None:
+            self.on_hang(opened)
 
     def close_if_moving(self, rank_states: Sequence[RankState], now: float) -> None:
         """A hang is over when a rank that waited then has gone on since, and none has ended a moment later.
@@ -82,8 +94,7 @@ class Response:
             self.incidents.file_away()  # a launcher has restarted the job: what comes now is a new attempt
         if opened.status not in (Status.HUNG, Status.LINGERING):
             return
-        waited = _victims(opened, rank_states) or rank_states  # a culprit may move while the others wait on
-        moved = begins or any(each.went_on_since(then.get(each.pid, each)) for each in waited)
+        moved = begins or self._has_moved(opened, rank_states)
         whole = all(each.alive and not each.failing for each in rank_states)
         if not (self.incidents.open and moved and whole):
             return
@@ -95,6 +106,10 @@ class Response:
         """The job has come to its end: if its ranks moved last, nothing was wrong with them."""
         if self._moves_since is not None and self.incidents.open is not None:
             self._recovered()
+
+    def _has_moved(self, opened: Incident, rank_states: Sequence[RankState]) -> bool:
+        waited = _victims(opened, rank_states) or rank_states  # a culprit may move while the others wait on
+        return any(each.went_on_since(self._at_opening.get(each.pid, each)) for each in waited)
 
     def _recovered(self) -> None:
         self._moves_since = None

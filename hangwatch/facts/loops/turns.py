@@ -61,6 +61,7 @@ def fewer_turns(case: Case) -> FewerTurns | None:
     if first_uneven(case) is not None:
         return None
     left, inside = _sides(case, begun)
+    left = left if begun else _of_that_loop(case, left, inside)
     most = max((begun.get(rank, 0) for rank in inside), default=0)
     left = tuple(rank for rank in left if begun.get(rank, 0) < most or not _made_as_many(case, rank, inside))
     left = tuple(rank for rank in left if not _is_between_epochs(case, rank, inside))
@@ -236,6 +237,12 @@ def _made_its_call(case: Case, rank: int, other: int) -> bool:
     return theirs is not None and site(mine) == site(theirs)
 
 
+def _of_that_loop(case: Case, left: tuple[int, ...], inside: tuple[int, ...]) -> tuple[int, ...]:
+    """Those that have been in the loop of one of the ranks inside: another role of a program never comes there."""
+    sites, some = sites_of(case), spread(inside)
+    return tuple(rank for rank in left if any(_has_been_there(case, sites, other, rank) for other in some))
+
+
 def _where_they_were(case: Case, sites: Sites, inside: tuple[int, ...], left: tuple[int, ...]) -> tuple[int, ...]:
     """Those inside of a loop in which all that left have been: each role of a program may have a loop of its own."""
     asked = spread(left)
@@ -335,21 +342,27 @@ def _loop(case: Case, left: tuple[int, ...], inside: tuple[int, ...]) -> LoopFac
     """The outermost loop that those who `left` are past and those `inside` are in, with every way out on the way."""
     views: list[RankView] = [case.ranks[rank] for rank in inside]
     loop = next((view.now.loop for view in views if view.now.loop is not None), None)
-    theirs = case.ranks[left[0]].now.loop
-    if loop is None or (theirs is not None and theirs.where not in loop.outer):
+    return outermost_left(loop, case.ranks[left[0]].now.loop) if loop is not None else None
+
+
+def outermost_left(loop: LoopFacts, theirs: LoopFacts | None) -> LoopFacts | None:
+    """Of `loop` and those around it the outermost that ranks in the loop `theirs` are past, with every way out."""
+    if theirs is not None and theirs.where not in loop.outer:
         return loop
     past = len(loop.outer) if theirs is None else loop.outer.index(theirs.where)
     if len(loop.outer_leaves) < past:
         return None  # a report of an older version: not read
     leaves = sorted({*loop.leaves, *(each for found in loop.outer_leaves[:past] for each in found)}, key=words.place)
-    return replace(loop, where=(loop.where, *loop.outer)[past], leaves=tuple(leaves))
+    where, outer, outer_leaves = (loop.where, *loop.outer)[past], loop.outer[past:], loop.outer_leaves[past:]
+    return replace(loop, where=where, leaves=tuple(leaves), outer=outer, outer_leaves=outer_leaves)
 
 
 def standing(case: Case, short: FewerTurns) -> tuple[str, ...]:
     """Where both sides are, for loops whose steps are not counted."""
     if short.begun:
         return ()
-    sides = ((short.left, "outside of that loop"), (short.inside, "in a loop in which all have been"))
+    too = f"in a loop in which {case.name(short.left)} {words.verb(len(short.left), 'has', 'have')} been too"
+    sides = ((short.left, "outside of that loop"), (short.inside, too))
     return tuple(f"{case.name(ranks)} {_stand(case, ranks)} {what}{case.at_places(ranks)}" for ranks, what in sides)
 
 

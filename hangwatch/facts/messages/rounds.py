@@ -38,6 +38,7 @@ class LeftHabit:
     step: StepName | None = None  # where rounds are steps
     early: bool = False  # it went on to another send or receive in the middle of them, and waits there
     repeated: bool = False  # the line of `call` made some of them: a loop around it may have made fewer turns
+    markers: str = ""  # the name of the group whose collectives divide the rounds; "" where they are steps
 
     @property
     def too_many(self) -> bool:
@@ -83,7 +84,11 @@ class _Round:
 
 
 def _messages(calls: list[Collective]) -> Counter[Hashable]:
-    return Counter((call.op, call.peer, call.group, call.tag) for call in calls if is_point_to_point(call))
+    return Counter(_kind_of(call) for call in calls if is_point_to_point(call))
+
+
+def _kind_of(call: Collective) -> Hashable:
+    return (call.op, call.peer, call.group, call.tag)
 
 
 def _collectives(calls: list[Collective]) -> Counter[Hashable]:
@@ -99,6 +104,25 @@ def left_habit(case: Case) -> LeftHabit | None:
     found = [each for each in _all(case) if each is not None]
     ranks = {each.rank for each in found}
     return found[0] if len(ranks) == 1 else None
+
+
+def also_early(case: Case, found: LeftHabit) -> tuple[int, ...]:
+    """The other ranks that went on amid that round, after as many sends or receives and where it had as many."""
+    others = (rank for rank in sorted(case.blocked) if rank != found.rank)
+    return tuple(rank for rank in others if _is_early_too(_rounds(case, rank, found.markers), found))
+
+
+def _is_early_too(rounds: Rounds, found: LeftHabit) -> bool:
+    before, now = [rounds[n] for n in sorted(rounds) if n < found.number], rounds.get(found.number)
+    if now is None or len(before) < HABITUAL_ROUNDS:
+        return False
+    last = before[-1]
+    usual, made = _messages(last.calls), _messages(now.calls)
+    if any(_messages(each.calls) != usual for each in before):
+        return False
+    lasts = {_kind_of(call): call for call in last.calls if is_point_to_point(call)}
+    counts = (found.made, found.usual)
+    return any((made[kind], usual[kind]) == counts and now.has_overtaken(call, last) for kind, call in lasts.items())
 
 
 def amid_its_turn(case: Case, rank: int, group: str) -> bool:
@@ -162,7 +186,9 @@ def _by(case: Case, entry: Blocked, call: Collective, peer: int, markers: str) -
         for place in reversed(range(len(alike)))
     )
     first = next((each for each in found if each is not None), None)
-    return first if first is None or markers else replace(first, step=_named(case, first.rank, first.number))
+    if first is None or markers:
+        return replace(first, markers=markers) if first is not None else None
+    return replace(first, step=_named(case, first.rank, first.number))
 
 
 def _named(case: Case, rank: int, step: int) -> StepName:

@@ -53,6 +53,10 @@ class GroupCall:
             return tuple(sorted(rank for rank, made in self.made.items() if made.members != most))
         return tuple(sorted(self.made))
 
+    def where_made(self, members: Members | None) -> Frame | None:
+        """Where the call of that list was made."""
+        return next((made.where for made in self.made.values() if made.members == members), None)
+
     def where(self, rank: int) -> Frame | None:
         return self.made[rank].where if rank in self.made else None
 

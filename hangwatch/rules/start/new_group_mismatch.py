@@ -36,7 +36,7 @@ def new_group_mismatch(case: Case) -> Finding | None:
 
 
 def _different_lists(case: Case, inside: list[RankView], call: GroupCall) -> Finding:
-    odd, stuck = call.odd, [view.rank for view in inside]
+    odd, stuck = _odd(case, call), [view.rank for view in inside]
     settled = all(view.steady for view in inside)
     certain = settled and cannot_come(case, stuck)
     lists = [f"{case.name(ranks)} {members_words(members)}" for members, ranks in _by_list(call)]
@@ -46,22 +46,27 @@ def _different_lists(case: Case, inside: list[RankView], call: GroupCall) -> Fin
         f"{words.at(call.where(odd[0]))}"
     )
     if members := call.by_members_only:
-        makers = [rank for rank in call.made if rank not in odd]
         what = (
             f"{case.name(odd, capital=True)} did not call new_group({members_words(members)}), of which"
-            f" {words.verb(len(odd), 'it is no member', 'they are no members')}{words.at(call.where(makers[0]))}: every"
-            " rank must call it"
+            f" {words.verb(len(odd), 'it is no member', 'they are no members')}{words.at(call.where_made(members))}:"
+            " every rank must call it"
         )
     return Finding(
         "new-group-mismatch",
         Certainty.PROVEN if certain else Certainty.LIKELY,
         f"{what}; {case.wait_words(stuck)} in new_group.",
-        culprits=tuple(case.ranks[rank].culprit(call.where(rank)) for rank in odd),
-        victims=tuple(rank for rank in stuck if rank not in odd),
+        culprits=tuple(case.ranks[rank].culprit(call.where(rank) or call.where_made(members)) for rank in odd),
+        victims=tuple(sorted({*case.blocked, *stuck}.difference(odd))),
         step=first.step,
         evidence=tuple(sentences(call)),
         status=Status.HUNG if certain or case.stalled(stuck) else Status.WAITING,
     )
+
+
+def _odd(case: Case, call: GroupCall) -> tuple[int, ...]:
+    """Those to blame; also the ranks that can no longer make a call which its members alone have made."""
+    never = (rank for rank in call.lacking if cannot_come(case, [rank])) if call.by_members_only else ()
+    return tuple(sorted({*call.odd, *never}))
 
 
 def failed_in_one_name(case: Case) -> Finding | None:

@@ -13,7 +13,7 @@ from hangwatch.facts.case import Case, call_words
 from hangwatch.facts.loops.ways_out import ways_to_leave
 from hangwatch.facts.messages.answers import unanswered
 from hangwatch.facts.messages.peer_totals import Uneven, uneven
-from hangwatch.facts.messages.rounds import LeftHabit, left_habit
+from hangwatch.facts.messages.rounds import LeftHabit, also_early, left_habit
 from hangwatch.facts.processes.ended_ahead import ended_ahead
 from hangwatch.facts.processes.own_code import status_of
 from hangwatch.facts.processes.standstill import all_for_their_devices, awaited_for_a_device
@@ -31,7 +31,8 @@ def point_to_point_deadlock(case: Case) -> Finding | None:
     """A rank left its habit of sends and receives, for which a peer waits; or ranks wait in a circle."""
     found = left_habit(case)
     if found is not None:
-        return _of_habit(case, found)
+        too = also_early(case, found) if found.early else ()
+        return _of_two_sides(case, found, too) if too else _of_habit(case, found)
     return _without_answer(case) or _from_any_rank(case) or _in_a_circle(case) or _with_a_root(case)
 
 
@@ -256,6 +257,23 @@ def _of_habit(case: Case, found: LeftHabit) -> Finding:
         evidence=(*evidence_of(ways), *ways_to_leave(loop)),
         witnesses=witnesses,
         awaited=(found.rank,),
+    )
+
+
+def _of_two_sides(case: Case, found: LeftHabit, too: tuple[int, ...]) -> Finding:
+    """Several ranks changed their habit in one round, perhaps on purpose: then those that kept to theirs are wrong."""
+    changed = tuple(sorted((found.rank, *too)))
+    kept = case.name([rank for rank in sorted(case.blocked) if rank not in changed])
+    return Finding(
+        "point-to-point-deadlock",
+        Certainty.LIKELY,
+        f"{case.name(changed, capital=True)} went on after fewer sends or receives than in every round before, while"
+        f" {kept} kept to their number: which side is wrong is not known.",
+        fix=COUNT_ALIKE,
+        victims=tuple(case.blocked),
+        step=found.step or case.ranks[found.rank].step,
+        evidence=(_habit(found),),
+        awaited=tuple(case.blocked),
     )
 
 

@@ -14,8 +14,8 @@ from hangwatch.facts.differences.left_out import left_out, witnesses_of
 from hangwatch.facts.differences.other_loaders import uneven_still
 from hangwatch.facts.differences.parted import Parted, ended_by_itself, left_behind, parted, strayed
 from hangwatch.facts.differences.parting import counted, made_there_too, parting, two_sides
-from hangwatch.facts.loops.turns import fewer_turns
-from hangwatch.model import Certainty, Frame
+from hangwatch.facts.loops.turns import fewer_turns, outermost_left
+from hangwatch.model import Certainty, Frame, LoopFacts
 from hangwatch.ranks.sides import odd_of
 from hangwatch.rules.by_queues import by_queues
 from hangwatch.rules.finding import Finding
@@ -33,7 +33,7 @@ def left_an_inner_loop(case: Case) -> Finding | None:
     if (fewer := left_after_fewer_turns(case, "rank-local-decision")) is not None:
         return fewer
     found = parted(case) or left_behind(case)
-    loop = found.loop if found is not None and found.left else None
+    loop = _that_was_left(case, found) if found is not None and found.left else None
     if found is None or loop is None or not case.in_trouble or not (loop.leaves or ended_by_itself(case, found)):
         return None
     if case.ends_beside({*found.made, *found.without}):
@@ -63,6 +63,15 @@ def left_an_inner_loop(case: Case) -> Finding | None:
         status=case.failed_status,
         awaited=odd,
     )
+
+
+def _that_was_left(case: Case, found: Parted) -> LoopFacts | None:
+    """The innermost loop that ranks left, if that can be left on the way; else the outermost one around it."""
+    loop = found.loop
+    if loop is None or loop.leaves:
+        return loop
+    around = outermost_left(loop, case.ranks[found.without[0]].now.loop)
+    return around if around is not None and around.leaves else loop
 
 
 def _apart_before(case: Case, found: Parted) -> bool:

@@ -131,7 +131,20 @@ def test_a_deadlock_becomes_an_incident(world: World) -> None:
     world.hangs()
     world.look(11.5, *pair())
     assert "HUNG, proven, 1.5 s after the last" in world.stream.getvalue()
+    world.look(12.5, *pair())
     assert len(world.aborted) == 1
+
+
+def test_a_job_that_goes_on_while_it_is_judged_is_not_ended(world: World) -> None:
+    world.hangs()
+    world.look(11.5, *pair())
+    world.moves(12.1, *pair(moved_at=12.0))
+    world.look(16.0, *pair(moved_at=16.0))
+    assert not world.aborted
+    assert "RECOVERED" in world.stream.getvalue()
+    world.look(60.0, *pair(moved_at=16.0))
+    world.look(61.0, *pair(moved_at=16.0))
+    assert len(world.aborted) == 1, "it stands still again"
 
 
 def test_ranks_carry_stillness_and_patience_into_the_snapshot(world: World) -> None:
@@ -243,11 +256,13 @@ def test_ranks_that_move_because_the_job_was_asked_to_end_have_not_recovered(wor
 
 def test_a_restarted_job_is_judged_anew(world: World) -> None:
     world.hangs()
-    world.look(11.5, *pair())
+    for now in (11.5, 12.0):
+        world.look(now, *pair())
     world.look(13.0, rank_state(0, pid=77, moved_at=13.0), rank_state(1, pid=78, moved_at=13.0))
     assert world.watchdog.incidents.open is None
     assert len(world.watchdog.incidents.closed) == 1
-    world.look(15.0, rank_state(0, pid=77, moved_at=13.0, heads=blocked()), rank_state(1, pid=78, heads=blocked()))
+    for now in (15.0, 15.5):
+        world.look(now, rank_state(0, pid=77, moved_at=13.0, heads=blocked()), rank_state(1, pid=78, heads=blocked()))
     assert len(world.aborted) == 2
 
 
@@ -444,6 +459,7 @@ def test_nodes_that_share_a_directory_say_it_once(tmp_path: Path, monkeypatch: p
     assert [rank.rank for rank in a.watchdog.incidents.open.ranks] == [0, 1]
     b.look(14.0, alone(1))
     assert b.watchdog.incidents.open == a.watchdog.incidents.open
+    b.look(14.5, alone(1))
     assert len(b.aborted) == 1, "each node ends its own ranks"
     assert "judged by a with the evidence of all nodes" in b.stream.getvalue()
     assert len(list(tmp_path.glob("incident-*.json"))) == 1

@@ -48,7 +48,8 @@ def aborting(world: World, how: str) -> World:
     world.watchdog.ending = OnHang(Settings(on_hang=how), None, world.watchdog.incidents.say, clock=world.clock)
     world.watchdog.response.on_hang = world.watchdog.end
     world.hangs()
-    world.look(11.5, *pair())
+    for now in (11.5, 12.0):
+        world.look(now, *pair())
     world.watchdog.finish_abort(5.0)
     return world
 
@@ -103,7 +104,8 @@ def test_a_later_attempt_that_hangs_is_an_incident_of_its_own(world: World, ende
         rank_state(rank, pid=77 + rank, moved_at=20.0, heads=each.reading.heads) for rank, each in enumerate(pair())
     ]
     world.look(20.0, *gone(), *again)
-    world.look(21.5, *gone(), *again)
+    for now in (21.5, 22.0):
+        world.look(now, *gone(), *again)
     world.watchdog.finish_abort(5.0)
     assert ended == ["ranks [1000, 1001]", "ranks [77, 78]"]
     assert len(incidents(world)) == 2
