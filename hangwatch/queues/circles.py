@@ -192,7 +192,8 @@ class _Circle:
 
     def blamed(self, stray: list[int]) -> list[int]:
         """The few that left an order; where those are none, or most, all ranks of the circle take part alike."""
-        return stray if 0 < 2 * len(stray) <= len(self.concerned) else self.inside
+        few = 0 < 2 * len(stray) <= len(self.concerned)
+        return stray if few else sorted({*self.inside, *stray})
 
     def fewer(self, some: list[int]) -> list[int]:
         """These ranks, or where they are most of those concerned the others."""
@@ -204,7 +205,8 @@ def _stray(one: _Circle) -> tuple[list[int], str]:
     stray, why = _behind_most(one.edges, one.histories)
     if not stray and not (one.messages and one.lost):  # a habit of messages is known from all of them only
         strays = one.histories.all_groups.strays(one.concerned, one.until)
-        stray = [rank for rank in strays if rank in one.inside]
+        awaited = {rank for edge in one.edges for rank in edge.awaited}
+        stray = [rank for rank in strays if rank in one.inside or rank in awaited]
     stray = stray or _by_count(one)
     left = f"{ranks(stray)} left the order of calls that {words.verb(len(stray), 'it', 'they')} kept before"
     return stray, why or (left if stray else "")

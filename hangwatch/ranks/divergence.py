@@ -144,6 +144,8 @@ def between_rounds(found: Divergence, readings: Mapping[int, Reading]) -> bool:
     """
     if found.epoch is not None or any(usual(reading.steps, found.group) != 0 for reading in readings.values()):
         return False
+    if _some_went_apart(found, readings):
+        return True
     begun = [entry for reading in readings.values() for entry in reading.steps if entry.step == found.step]
     after = min((entry.issued.get(found.group, 0) for entry in begun), default=0)
     made = _by_number(found, readings, _line)
@@ -153,6 +155,18 @@ def between_rounds(found: Divergence, readings: Mapping[int, Reading]) -> bool:
     of_rounds = {call for calls in alike for call in calls.values() if times[call] > 1}
     first_unlike = since[len(alike)] if len(alike) < len(since) else None
     return len(of_rounds) > 1 and not (first_unlike and _has_same_sides(found, first_unlike))
+
+
+def _some_went_apart(found: Divergence, readings: Mapping[int, Reading]) -> bool:
+    """Since that step some ranks, not all, communicate in a smaller group, as none did before: they train on there."""
+    apart = [rank for rank, reading in readings.items() if _has_new_group(found, reading)]
+    return 0 < len(apart) < len(readings)
+
+
+def _has_new_group(found: Divergence, reading: Reading) -> bool:
+    begun = next((entry.issued for entry in reading.steps if entry.step == found.step), None)
+    smaller = (head for head in reading.heads if {*head.members} < {*found.members})
+    return begun is not None and any(head.issued > 0 and not begun.get(head.name) for head in smaller)
 
 
 def _has_same_sides(found: Divergence, calls: Mapping[int, Hashable]) -> bool:

@@ -61,8 +61,10 @@ class _Blame:
 
 def _by_groups(case: Case, entries: list[Blocked], astray: Set[int]) -> _Blame:
     everyone = [*entries, *_also_in(case, entries)]
-    if late := _out_of_turn(case, everyone):
-        return _Blame(late, _astray(case, late))
+    asked = [*everyone, *_awaited(case, everyone)]
+    if late := _out_of_turn(case, asked):
+        # Of several orders none is the usual one: those that kept theirs did so by chance.
+        return _Blame(late if 2 * len(late) <= len(asked) else asked, _astray(case, late))
     return _Blame([entry for entry in entries if entry.rank in astray] or everyone)
 
 
@@ -141,9 +143,14 @@ def _unserved(case: Case, entries: list[Blocked]) -> Iterator[str]:
 def _also_in(case: Case, entries: list[Blocked]) -> list[Blocked]:
     """Ranks in the same waits as those of the circle, for which a rank of the circle waits too."""
     needs = [entry.need for entry in entries if entry.need is not None]
+    return [entry for entry in _awaited(case, entries) if entry.need in needs]
+
+
+def _awaited(case: Case, entries: list[Blocked]) -> list[Blocked]:
+    """The other ranks for which these wait, in calls of a third group."""
+    needs = [entry.need for entry in entries if entry.need is not None]
     awaited = {rank for need in needs for rank in need.absent} - {entry.rank for entry in entries}
-    found = (case.blocked[rank] for rank in sorted(awaited) if rank in case.blocked)
-    return [entry for entry in found if entry.need in needs]
+    return [case.blocked[rank] for rank in sorted(awaited) if rank in case.blocked]
 
 
 def _strays(case: Case, entries: list[Blocked]) -> list[Blocked]:

@@ -8,6 +8,7 @@ from hangwatch.queues import Assessment, Queues, assess
 from hangwatch.queues.departure import Departure
 from hangwatch.queues.model import COMPLETED, RETIRED, SCHEDULED, STARTED, Call, Communicator, Lane
 from hangwatch.ranks.device_waits import python_frames
+from hangwatch.ranks.joined import by_join
 from hangwatch.ranks.ledger import Group, is_numbered
 
 NS_IN_S = 1e9  # nanoseconds
@@ -25,8 +26,16 @@ def queues_of(case: Case) -> Queues:
 
 @once
 def assessed(case: Case) -> Assessment:
-    """What the judge of queues says of them."""
-    return assess(queues_of(case))
+    """What the judge of queues says of them; nothing of an order in which ranks make calls for `Join`, as is meant."""
+    said = assess(queues_of(case))
+    departure = said.found.departure if said.found is not None else None
+    return Assessment(None, ()) if departure is not None and _stand_in(case, departure) else said
+
+
+def _stand_in(case: Case, departure: Departure) -> bool:
+    """Those that left the order have run out of inputs, and `Join` makes DDP's calls for them."""
+    group = departure.group.name
+    return all(any(map(by_join, case.ledger.calls_in(rank, group))) for rank in departure.ranks)
 
 
 def departure_of(case: Case) -> Departure | None:

@@ -134,9 +134,13 @@ def _in_join(view: RankView) -> bool:
 
 
 def _matters(case: Case, uneven: Uneven) -> bool:
-    """A rank waits that is not among the short ones, or a short one is gone, or about to be, before the others are."""
+    """A rank waits in a call, or a short one is gone, or about to be, before the others are.
+
+    Short ones that take part by `Join` wait as they are meant to, for the next batch of the others.
+    """
     gone = any(rank in case.gone or case.ranks[rank].ended_well for rank in uneven.short)
-    return bool(case.blocked) or (gone and not all(view.ended_well for view in case))
+    waiting = (rank for rank in case.blocked if rank not in uneven.short or not _in_join(case.ranks[rank]))
+    return any(True for _ in waiting) or (gone and not all(view.ended_well for view in case))
 
 
 def _total(case: Case, uneven: Uneven) -> int:

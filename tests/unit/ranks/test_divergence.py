@@ -209,6 +209,19 @@ def test_steps_between_two_rounds_of_calls_may_be_each_ranks_own(
     assert [(found.step, found.doubtful) for found in watch.update(ranks, 2.0)] == [(39, doubtful)]
 
 
+@pytest.mark.parametrize(("who", "doubtful"), [((1, 2), True), ((0, 1, 2), False), ((), False)])
+def test_steps_of_ranks_that_train_on_in_a_smaller_group_are_their_own(who: Sequence[int], doubtful: bool) -> None:
+    """GIVEN ranks of which some made more steps WHEN they had begun to use a group of their own THEN it is a doubt."""
+    usual, longer = [10] * 7, [10] * 3 + [20] + [10] * 3
+    ranks = [searching(rank, usual if rank == 0 else longer, ("all_reduce",)) for rank in range(3)]
+    for rank in who:
+        group = GroupHead("1", (0, 1) if rank == 0 else (1, 2), issued=5)
+        ranks[rank] = replace(ranks[rank], heads=(*ranks[rank].heads, group))
+    watch = DivergenceWatch()
+    watch.update([replace(each, steps=each.steps[:2]) for each in ranks], 1.0)
+    assert [found.doubtful for found in watch.update(ranks, 2.0)] == [doubtful]
+
+
 def test_a_rank_that_has_destroyed_its_group_is_compared_by_what_its_steps_tell() -> None:
     # GIVEN a rank that skipped the collectives of one step, went on to the end, and destroyed its group
     done = replace(reading(1, [9] * 8 + [0] + [9] * 6), heads=())

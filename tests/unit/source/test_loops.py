@@ -135,6 +135,14 @@ def test_a_loop_that_asks_the_store_and_its_last_line(line: int, asks: bool, las
     assert (found.asks_store, found.last) == (asks, last)
 
 
+@pytest.mark.parametrize(("value", "asks"), [("self.store.add(key, 0)", True), ("self.found", False)])
+def test_a_loop_asks_the_store_by_way_of_a_function_of_its_own(value: str, asks: bool) -> None:
+    source = f"def came(self):\n    return {value}\ndef wait(self):\n    while not self.came():\n        nap()\n"
+    found = loop_around([(Frame(SCRIPT, 5, "wait"), ast.parse(source))])
+    assert found is not None
+    assert found.asks_store is asks
+
+
 @pytest.mark.parametrize(
     ("body", "by_itself"),
     [("found.append(one())", False), ("other.append(one())", True), ("found.add(one())", True), ("drop(found)", True)],

@@ -9,7 +9,8 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.loops.passed_call_site import passed_call_site
 from hangwatch.facts.loops.turns import FewerTurns, drew_alike, fewer_turns
 from hangwatch.facts.loops.ways_out import likely_way, ways_out
-from hangwatch.model import Bypass, Certainty, Status, StepName
+from hangwatch.model import Bypass, Certainty, LoaderFacts, LoopFacts, Status, StepName
+from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.turns import left_after_fewer_turns
 
@@ -22,6 +23,7 @@ def made_fewer_calls(case: Case) -> Finding | None:
     rank, other = short.left[0], short.inside[0]
     apart, way = case.ledger.first_apart(rank, other), likely_way(case, short)
     skips = way.cause == "skipped-collective"
+    passed = _ways_past(case, other) if case.blocked else ()
     in_it = f"in it{way.why if skips else ''}"
     name = StepName() if apart is None else apart.name
     when = f" Its calls differ for the first time in {words.step(name)}." if words.step(name) else ""
@@ -30,8 +32,9 @@ def made_fewer_calls(case: Case) -> Finding | None:
         Certainty.LIKELY,
         f"{case.name(short.left, capital=True)} made fewer collectives than the others with as many batches, and"
         f" {words.verb(len(short.left), 'is', 'are')} past the loop{words.at(case.ranks[rank].where)};"
-        f" {case.wait_words(short.inside) if case.blocked else f'{case.name(short.inside)} failed'} {in_it}.{when}",
-        culprits=case.culprits(short.left, way.the_only if skips else None),
+        f" {case.wait_words(short.inside) if case.blocked else f'{case.name(short.inside)} failed'} {in_it}.{when}"
+        f"{_left_out(passed)}",
+        culprits=case.culprits(short.left, (way.the_only if skips else None) or the_only(passed)),
         step=name,
         evidence=(
             *_drawn(case, short),
@@ -41,18 +44,36 @@ def made_fewer_calls(case: Case) -> Finding | None:
                 else ()
             ),
             *(ways_out(short.loop) if skips else ()),
+            *evidence_of(passed),
         ),
         status=None if case.blocked else Status.FAILED,
         awaited=short.left,
     )
 
 
+def _left_out(ways: tuple[Bypass, ...]) -> str:
+    path = skip_path(ways)
+    return f" One was left out{path}." if path else ""
+
+
 def _drawn(case: Case, short: FewerTurns) -> tuple[str, ...]:
-    loader = case.ranks[short.left[0]].loader
-    if loader is None:
+    """How many batches all of them have drawn from the loader of that loop."""
+    sides = (*short.left, *short.inside)
+    loaders = [_loader_of(case.ranks[rank], short.loop) for rank in sides]
+    loader = loaders[0]
+    if loader is None or any(each is None or each.drawn != loader.drawn for each in loaders):
         return ()
-    ranks = case.name(sorted((*short.left, *short.inside)))
+    ranks = case.name(sorted(sides))
     return (f"{ranks} have drawn {words.plural(loader.drawn, 'batch')} in epoch {loader.epoch}",)
+
+
+def _loader_of(view: RankView, loop: LoopFacts | None) -> LoaderFacts | None:
+    """The loader that is asked for batches at that loop; the one of the training where none is known to be."""
+    return next((each for each in view.loaders if loop is not None and _is_at(each, loop)), view.loader)
+
+
+def _is_at(loader: LoaderFacts, loop: LoopFacts) -> bool:
+    return loader.where is not None and (loader.where.file, loader.where.line) == (loop.where.file, loop.where.line)
 
 
 def passed_a_call(case: Case) -> Finding | None:
