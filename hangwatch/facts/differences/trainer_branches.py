@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hangwatch.facts.call_site import Path, whole_path
 from hangwatch.facts.calls.mismatches import Mismatch, Ranks, common_call, differing, mispaired
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.data.batches import first_uneven
 from hangwatch.facts.differences.parting import parting
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Frame
+from hangwatch.model import Collective, Frame
+from hangwatch.ranks.sides import by_value
 from hangwatch.stacks.frames import is_of_a_module, origin
 
 ALIKE_BEFORE = 2  # calls before the pair that must be the same on all ranks
+LOOKED_BACK = 16  # calls from unlike lines before it
 
 
 @dataclass(frozen=True)
@@ -35,21 +38,36 @@ class Branch:
 @once
 def trainer_branch(case: Case) -> Branch | None:
     """Where the paths to the first pair of unlike calls part, if that is in a package; None where it is elsewhere."""
-    found = mispaired(case)
-    if found is None or first_uneven(case) is not None:
+    pair = mispaired(case)
+    if pair is None or first_uneven(case) is not None:
         return None
+    found = _first_apart(case, pair)
     sides = _sides(case, found)
     if sides is None or not _came_the_same_way(case, found):
         return None
     odd, others, why = sides
-    pairs = {parted(found.calls[one].frames, found.calls[other].frames) for one in odd for other in others}
-    pair = pairs.pop() if len(pairs) == 1 else None
-    return Branch(odd, others, *pair, found, why) if pair is not None else None
+    places = {parted(found.calls[one].frames, found.calls[other].frames) for one in odd for other in others}
+    place = places.pop() if len(places) == 1 else None
+    return Branch(odd, others, *place, found, why) if place is not None else None
+
+
+def _first_apart(case: Case, found: Mismatch) -> Mismatch:
+    """Of the calls right before the pair the first that came from unlike lines: to a backend they may look alike."""
+    for seq in range(found.seq - 1, max(found.seq - 1 - LOOKED_BACK, 0), -1):
+        calls = case.ledger.under(found.group.name, seq, found.calls)
+        if len(calls) < len(found.calls) or len(_by_path(calls)) < 2:
+            break
+        found = Mismatch(found.group, seq, calls)
+    return found
+
+
+def _by_path(calls: dict[int, Collective]) -> dict[Path, list[int]]:
+    return by_value({rank: whole_path(call.frames) for rank, call in calls.items()})
 
 
 def _sides(case: Case, found: Mismatch) -> tuple[Ranks, Ranks, tuple[Witness, ...]] | None:
     """The fewer ranks, and the others; of two equal sides the one whose step differs from all of its earlier ones."""
-    sides = sorted((tuple(ranks) for ranks in differing(found.calls).values()), key=len)
+    sides = sorted((tuple(ranks) for ranks in (differing(found.calls) or _by_path(found.calls)).values()), key=len)
     if len(sides) != 2:
         return None
     odd, others = sides

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from hangwatch import words
-from hangwatch.facts.call_site import Site, site
+from hangwatch.facts.call_site import site
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty
+from hangwatch.model import Certainty, Collective
 from hangwatch.proof.waits import Blocked
 from hangwatch.ranks.issuers import in_background
 from hangwatch.ranks.ledger import Group
 from hangwatch.ranks.sides import spread
 from hangwatch.rules.finding import Finding
+from hangwatch.stacks.frames import user_frame
 
 
 @dataclass(frozen=True)
@@ -33,19 +35,22 @@ def left_out_in_the_background(case: Case) -> Finding | None:
     if found is None:
         return None
     first, there = case.blocked[found.waiting[0]], case.blocked[found.past[0]].activity.called
-    call = f"{first.op or 'call'}{words.at(first.where)}"
-    who, made = case.name(found.past), words.plural(found.number - 1, "such call")
+    issued = case.ledger.call(found.waiting[0], found.group.name, found.number)
+    where = user_frame(issued.frames) if issued is not None else first.where
+    call = f"{first.op or 'call'}{words.at(where)} in group {found.group.name}"
+    who, made = case.name(found.past), words.plural(found.number - 1, "call")
+    have = words.verb(len(found.past), "has", "have")
     return Finding(
         "skipped-collective",
         Certainty.LIKELY,
         f"{words.capital(who)} left out one {call}, which a thread in the background makes:"
-        f" {case.wait_words(found.waiting)} in number {found.number} of them, and {who}"
+        f" {case.wait_words(found.waiting)} in call {found.number} of that group, and {who}"
         f" {words.verb(len(found.past), 'waits', 'wait')} for them in {there}{words.at(case.usual_place(found.past))}.",
         culprits=case.culprits(found.past),
         victims=found.waiting,
         step=case.furthest_step(found.past),
         evidence=(
-            f"{who} {words.verb(len(found.past), 'has', 'have')} made {made}, and {case.name(found.waiting)} one more",
+            f"{who} {have} made {made} in group {found.group.name}, and {case.name(found.waiting)} one more",
             f"all of them are in the same step, {case.ranks[found.past[0]].step.step}",
         ),
         witnesses=(
@@ -92,19 +97,28 @@ def _is_that(case: Case, found: _Fewer) -> bool:
         return False
     needs = [case.blocked[rank].need for rank in found.past]
     kept = all(need is not None and not waiting.isdisjoint(need.absent) for need in needs)
-    places = _places(case, found)
-    return kept and len(places) == 1 and None not in places
+    return kept and _was_made_before(case, found)
 
 
 def _stands_there(entry: Blocked, found: _Fewer) -> bool:
     return entry.group is found.group and entry.seq == found.number
 
 
-def _places(case: Case, found: _Fewer) -> set[Site | None]:
-    """From where the calls of that group came; None among them for a call of the thread that trains."""
-    places = set[Site | None]()
-    for rank in (*spread(found.past), *spread(found.waiting)):
+def _was_made_before(case: Case, found: _Fewer) -> bool:
+    """All calls of that group came from threads in the background, and all ranks made such a one before."""
+    places: set[Hashable] = set()
+    for rank in (*spread(found.waiting), *spread(found.past)):
         calls = case.ledger.calls_in(rank, found.group.name)
         threads = {(call.group, call.seq) for call in in_background(case.ledger, rank, found.group.name)}
-        places |= {site(call) if (call.group, call.seq) in threads else None for call in calls}
-    return places
+        if any((call.group, call.seq) not in threads for call in calls):
+            return False
+        made = {_place(call) for call in calls if call.seq < found.number}
+        places |= {_place(call) for call in calls if call.seq == found.number}
+        if None in places or not places <= made:
+            return False
+    return len(places) == 1
+
+
+def _place(call: Collective) -> Hashable:
+    """The user's lines that led to a call, or where a thread of a package made it, all of its frames."""
+    return site(call) or tuple((frame.file, frame.line) for frame in call.frames) or None

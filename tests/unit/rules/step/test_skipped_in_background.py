@@ -34,7 +34,7 @@ def test_the_rank_with_fewer_saves_is_named() -> None:
     assert (verdict.cause, verdict.certainty) == ("skipped-collective", Certainty.LIKELY)
     assert verdict.hang is Certainty.PROVEN
     assert [who.rank for who in verdict.culprits] == [SKIPPED]
-    assert "rank 2 has made 3 such calls, and ranks 0-1 and 3 one more" in verdict.evidence
+    assert "rank 2 has made 3 calls in group 1, and ranks 0-1 and 3 one more" in verdict.evidence
 
 
 def test_a_thread_that_still_writes_may_come_to_the_barrier() -> None:
