@@ -61,7 +61,8 @@ class _Blame:
 
 def _by_groups(case: Case, entries: list[Blocked], astray: Set[int]) -> _Blame:
     everyone = [*entries, *_also_in(case, entries)]
-    asked = [*everyone, *_awaited(case, everyone)]
+    known = {entry.rank for entry in everyone}
+    asked = [*everyone, *(entry for entry in _awaited(case, entries) if entry.rank not in known)]
     if late := _out_of_turn(case, asked):
         # Of several orders none is the usual one: those that kept theirs did so by chance.
         return _Blame(late if 2 * len(late) <= len(asked) else asked, _astray(case, late))

@@ -46,7 +46,8 @@ def trainer_branch(case: Case) -> Branch | None:
     if sides is None or not _came_the_same_way(case, found):
         return None
     odd, others, why = sides
-    places = {parted(found.calls[one].frames, found.calls[other].frames) for one in odd for other in others}
+    mine, theirs = ({found.calls[rank].frames for rank in side} for side in (odd, others))
+    places = {parted(one, other) for one in mine for other in theirs}
     place = places.pop() if len(places) == 1 else None
     return Branch(odd, others, *place, found, why) if place is not None else None
 

@@ -79,9 +79,14 @@ def first_difference(case: Case) -> GroupCall | None:
 
 def cannot_come(case: Case, ranks: Iterable[int]) -> bool:
     """None of these ranks can go on to another call: each waits for others, has ended its training, or is gone."""
-    held = {*case.blocked, *case.gone}
-    held |= {view.rank for view in case if view.steady and view.main.doing is Doing.NEW_GROUP}
+    held = _held(case)
     return all(rank in held or case.ranks[rank].over for rank in ranks)
+
+
+@once
+def _held(case: Case) -> frozenset[int]:
+    inside = {view.rank for view in case if view.steady and view.main.doing is Doing.NEW_GROUP}
+    return frozenset({*case.blocked, *case.gone, *inside})
 
 
 def members_words(members: Members) -> str:

@@ -135,9 +135,17 @@ def test_a_loop_that_asks_the_store_and_its_last_line(line: int, asks: bool, las
     assert (found.asks_store, found.last) == (asks, last)
 
 
-@pytest.mark.parametrize(("value", "asks"), [("self.store.add(key, 0)", True), ("self.found", False)])
-def test_a_loop_asks_the_store_by_way_of_a_function_of_its_own(value: str, asks: bool) -> None:
-    source = f"def came(self):\n    return {value}\ndef wait(self):\n    while not self.came():\n        nap()\n"
+@pytest.mark.parametrize(
+    ("value", "turn", "asks"),
+    [
+        ("self.store.add(key, 0)", "while not self.came():", True),
+        ("self.found", "while not self.came():", False),
+        ("self.store.add(key, 0)", "for one in all: self.came();", False),
+    ],
+    ids=["asked by a function", "one that asks no store", "no question"],
+)
+def test_a_loop_asks_the_store_by_way_of_a_function_of_its_own(value: str, turn: str, asks: bool) -> None:
+    source = f"def came(self):\n    return {value}\ndef wait(self):\n    {turn} \\\n        nap()\n"
     found = loop_around([(Frame(SCRIPT, 5, "wait"), ast.parse(source))])
     assert found is not None
     assert found.asks_store is asks
