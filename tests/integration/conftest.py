@@ -8,8 +8,7 @@ import pytest
 def leave_unmeasured(patch: pytest.MonkeyPatch) -> None:
     """No process that is started from here on is measured for coverage.
 
-    Importing torch takes half as long again where they are, and what ranks and watchdogs run is measured in most tests
-    of tests/integration/agent.
+    That costs them time, and what ranks and watchdogs run is measured in most tests of tests/integration/agent.
     """
     for name in [name for name in os.environ if name.startswith("COVERAGE_PROCESS")]:
         patch.delenv(name)
