@@ -20,7 +20,7 @@ _LIKE_ROUNDS = 2  # earlier ones that had equally many such calls
 class LeftOut:
     """`rank` left out `call`, the first of `times` calls in a row, as `said` in a sentence of evidence.
 
-    Unless it is `sure`, it may have come too early to the call in which it waits. `at_one_path`: that one was made from
+    Unless it is `sure`, it may have come too early to the call in which it waits: `at_one_path` if that one is from
     the same lines, for another group.
     """
 
@@ -51,8 +51,8 @@ def left_out(
         return None
     what, agreeing = f"{named(call, missing.number, group)}{at(call)}", found.reading.agreeing
     own = orders.call(found.mine[found.place], [rank])
-    at_one_path = own is not None and own.frames == call.frames != ()
-    if own is not None and at_one_path and agreeing < AS_OTHERS:  # two calls in another order look the same
+    if agreeing < AS_OTHERS and own is not None and own.frames == call.frames != ():
+        # Two calls in another order look the same.
         said = (
             f"over all of its groups {ranks([rank])} called {shape(own)}{at(own)} where {ranks(others)} called {what}"
         )

@@ -9,7 +9,7 @@ side of the border between two steps is no divergence.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import takewhile
@@ -159,14 +159,16 @@ def between_rounds(found: Divergence, readings: Mapping[int, Reading]) -> bool:
 
 def _some_went_apart(found: Divergence, readings: Mapping[int, Reading]) -> bool:
     """Since that step some ranks, not all, communicate in a smaller group, as none did before: they train on there."""
-    apart = [rank for rank, reading in readings.items() if _has_new_group(found, reading)]
-    return 0 < len(apart) < len(readings)
+    members = frozenset(found.members)
+    apart = sum(any(members > {*group} for group in _new_groups(found, reading)) for reading in readings.values())
+    return 0 < apart < len(readings)
 
 
-def _has_new_group(found: Divergence, reading: Reading) -> bool:
+def _new_groups(found: Divergence, reading: Reading) -> Iterator[tuple[int, ...]]:
+    """The members of the groups in which a rank made its first call after it had begun that step."""
     begun = next((entry.issued for entry in reading.steps if entry.step == found.step), None)
-    smaller = (head for head in reading.heads if {*head.members} < {*found.members})
-    return begun is not None and any(head.issued > 0 and not begun.get(head.name) for head in smaller)
+    if begun is not None:
+        yield from (head.members for head in reading.heads if head.issued > 0 and not begun.get(head.name))
 
 
 def _has_same_sides(found: Divergence, calls: Mapping[int, Hashable]) -> bool:

@@ -148,7 +148,7 @@ def _also_in(case: Case, entries: list[Blocked]) -> list[Blocked]:
 
 
 def _awaited(case: Case, entries: list[Blocked]) -> list[Blocked]:
-    """The other ranks for which these wait, in calls of a third group."""
+    """The other ranks for which these wait, and which wait themselves."""
     needs = [entry.need for entry in entries if entry.need is not None]
     awaited = {rank for need in needs for rank in need.absent} - {entry.rank for entry in entries}
     return [case.blocked[rank] for rank in sorted(awaited) if rank in case.blocked]

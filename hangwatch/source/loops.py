@@ -305,7 +305,8 @@ def _asks_store(loop: _Loop, tree: ast.Module) -> bool:
     """A call of a store's, in the loop or in a function of that file which it asks: `while not self.all_came()`."""
     asked = [node.test for node in (loop, *within(loop)) if isinstance(node, ast.While | ast.If)]
     names = {called(node) for test in asked for node in ast.walk(test)} - {""}
-    functions = (node for node in ast.walk(tree) if isinstance(node, _Function) and node.name in names)
+    ahead = ast.walk(tree) if names else ()
+    functions = (node for node in ahead if isinstance(node, _Function) and node.name in names)
     return any(_is_of_store(node) for part in (loop, *functions) for node in within(part))
 
 

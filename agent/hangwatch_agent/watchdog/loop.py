@@ -165,8 +165,7 @@ class Watchdog:
     def _note_progress(self) -> None:
         told = self.incidents.open is not None
         if not self.dismissed:  # how ranks move on a signal is no sign of recovery
-            self.response.close_if_moving(self.rank_states, self.clock())
-            self.response.answer_if_still(self.rank_states)
+            self.response.look(self.rank_states, self.clock())
         self._first_words.note(self.rank_states, self._no_rank_since, told=told)
 
     def _guarded(self, part: str, act: Callable[[], object]) -> None:

@@ -70,7 +70,12 @@ class Response:
             self._at_opening = {each.pid: each for each in rank_states}
             self._unanswered = True
 
-    def answer_if_still(self, rank_states: Sequence[RankState]) -> None:
+    def look(self, rank_states: Sequence[RankState], now: float) -> None:
+        """Close the open incident if its ranks go on; if they are still where they were, do what it asks for."""
+        self._close_if_moving(rank_states, now)
+        self._answer_if_still(rank_states)
+
+    def _answer_if_still(self, rank_states: Sequence[RankState]) -> None:
         """Do what the open incident asks for, unless a rank that waited has gone on since."""
         opened = self.incidents.open
         if not self._unanswered or (opened is not None and self._has_moved(opened, rank_states)):
@@ -79,7 +84,7 @@ class Response:
         if opened is not None:
             self.on_hang(opened)
 
-    def close_if_moving(self, rank_states: Sequence[RankState], now: float) -> None:
+    def _close_if_moving(self, rank_states: Sequence[RankState], now: float) -> None:
         """A hang is over when a rank that waited then has gone on since, and none has ended a moment later.
 
         So is the wait of launchers that had no ranks yet, when the first ranks come.

@@ -26,16 +26,16 @@ def queues_of(case: Case) -> Queues:
 
 @once
 def assessed(case: Case) -> Assessment:
-    """What the judge of queues says of them; nothing of an order in which ranks make calls for `Join`, as is meant."""
+    """What the judge of queues says of them; nothing where ranks left the order for calls of `Join`, as is meant."""
     said = assess(queues_of(case))
     departure = said.found.departure if said.found is not None else None
     return Assessment(None, ()) if departure is not None and _stand_in(case, departure) else said
 
 
 def _stand_in(case: Case, departure: Departure) -> bool:
-    """Those that left the order have run out of inputs, and `Join` makes DDP's calls for them."""
-    group = departure.group.name
-    return all(any(map(by_join, case.ledger.calls_in(rank, group))) for rank in departure.ranks)
+    """Those that left the order have run out of inputs there, and `Join` makes DDP's calls for them."""
+    own = case.ledger.under(departure.group.name, departure.number, departure.ranks)
+    return len(own) == len(departure.ranks) and all(map(by_join, own.values()))
 
 
 def departure_of(case: Case) -> Departure | None:

@@ -186,9 +186,10 @@ def _by(case: Case, entry: Blocked, call: Collective, peer: int, markers: str) -
         for place in reversed(range(len(alike)))
     )
     first = next((each for each in found if each is not None), None)
-    if first is None or markers:
-        return replace(first, markers=markers) if first is not None else None
-    return replace(first, step=_named(case, first.rank, first.number))
+    if first is None:
+        return None
+    step = None if markers else _named(case, first.rank, first.number)
+    return replace(first, markers=markers, step=step)
 
 
 def _named(case: Case, rank: int, step: int) -> StepName:

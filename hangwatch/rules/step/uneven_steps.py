@@ -139,8 +139,9 @@ def _matters(case: Case, uneven: Uneven) -> bool:
     Short ones that take part by `Join` wait as they are meant to, for the next batch of the others.
     """
     gone = any(rank in case.gone or case.ranks[rank].ended_well for rank in uneven.short)
-    waiting = (rank for rank in case.blocked if rank not in uneven.short or not _in_join(case.ranks[rank]))
-    return any(True for _ in waiting) or (gone and not all(view.ended_well for view in case))
+    short = {*uneven.short}
+    waits = any(rank not in short or not _in_join(case.ranks[rank]) for rank in case.blocked)
+    return waits or (gone and not all(view.ended_well for view in case))
 
 
 def _total(case: Case, uneven: Uneven) -> int:

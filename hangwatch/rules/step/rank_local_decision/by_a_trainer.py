@@ -5,10 +5,10 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case, call_words
 from hangwatch.facts.data.batches import now_at
-from hangwatch.facts.differences.trainer_branches import Branch, trainer_branch
+from hangwatch.facts.differences.trainer_branches import trainer_branch
 from hangwatch.facts.loops.switches import Switched, ending, led, stopped
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty, Phase
+from hangwatch.model import Certainty
 from hangwatch.ranks.sides import odd_of
 from hangwatch.rules.finding import Finding
 
@@ -28,13 +28,12 @@ def decided_by_a_trainer(case: Case) -> Finding | None:
     ways = (
         f"{odd} went on at {there} to {calls[branch.odd[0]].op}, and {others} at {here} to {calls[branch.others[0]].op}"
     )
-    doing = _phases(case, branch)
     if (switch := ending(case, branch.odd, branch.others)) is not None:
         return _of_a_switch(
             case,
             switch,
             branch.odd,
-            f"{words.capital(odd)} took another way than {others} in {function} ({there}){doing}: {switch.told} ends"
+            f"{words.capital(odd)} took another way than {others} in {function} ({there}): {switch.told} ends"
             " that loop, and has probably come out differently on the ranks.",
             (f"{ways}, as number {branch.found.seq} of group {branch.found.group.name}",),
         )
@@ -43,7 +42,7 @@ def decided_by_a_trainer(case: Case) -> Finding | None:
         Certainty.LIKELY,
         f"{words.capital(odd)} took another way than {others} in {function} ({there}), which is no code of the user's:"
         f" what it decides by differs by rank, such as a stop, a limit or an interval that was set on"
-        f" {odd} alone{doing}.",
+        f" {odd} alone.",
         fix="set what the trainer decides by (a stop, a limit, an interval) on every rank: reduce the value first",
         culprits=case.culprits(branch.odd),
         victims=case.victims(branch.odd),
@@ -53,16 +52,6 @@ def decided_by_a_trainer(case: Case) -> Finding | None:
         status=case.failed_status,
         awaited=branch.odd,
     )
-
-
-def _phases(case: Case, branch: Branch) -> str:
-    """Which side evaluates, where one does and the other does not."""
-    evaluate = [{case.ranks[rank].phase is Phase.EVAL for rank in side} for side in (branch.odd, branch.others)]
-    if evaluate == [{True}, {False}]:
-        return f"; {case.name(branch.odd)} {words.verb(len(branch.odd), 'evaluates', 'evaluate')}, the others train"
-    if evaluate == [{False}, {True}]:
-        return f"; {case.name(branch.odd)} {words.verb(len(branch.odd), 'trains', 'train')}, the others evaluate"
-    return ""
 
 
 def stopped_by_a_switch(case: Case) -> Finding | None:
