@@ -49,8 +49,8 @@ test: env page apt ## all tests with coverage; fails below the fail_under of pyp
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
 
-gallery: env ## (part) every script of the gallery and its look-alike under watch; long
-	@$(BIN)/python -m pytest -m gallery tests/integration
+gallery: env page apt ## (part) every script of the gallery and its look-alike under watch; long
+	@$(BIN)/python -m pytest -m gallery tests/integration tests/browser
 
 frameworks: $(FRAMEWORKS)/env.stamp ## hangs and healthy jobs under Lightning, transformers and Accelerate; long
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(FRAMEWORKS)/bin/python -m pytest -m gallery tests/frameworks

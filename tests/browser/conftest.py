@@ -239,6 +239,8 @@ class Screen:
 
 
 WIDE, NARROW = Screen(), Screen(400, "dark")
+LONG = pytest.mark.gallery  # only for `make gallery`
+MOSTLY = pytest.mark.parametrize("screen", [NARROW, pytest.param(WIDE, marks=LONG)], indirect=True, ids=str)
 BOTH = pytest.mark.parametrize("screen", [WIDE, NARROW], indirect=True, ids=str)
 WIDTHS = pytest.mark.parametrize("screen", [WIDE, Screen(400)], indirect=True, ids=str)
 ALL = pytest.mark.parametrize("screen", [WIDE, Screen(scheme="dark"), Screen(400), NARROW], indirect=True, ids=str)
@@ -246,7 +248,7 @@ ALL = pytest.mark.parametrize("screen", [WIDE, Screen(scheme="dark"), Screen(400
 
 @pytest.fixture
 def screen(request: pytest.FixtureRequest) -> Screen:
-    """A wide one in light colours, unless a test asks for others: with the marks BOTH and ALL."""
+    """A wide one in light colours, unless a test asks for others: with the marks MOSTLY, BOTH and ALL."""
     found: Screen = getattr(request, "param", WIDE)
     return found
 

@@ -8,7 +8,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import BOTH, Served, Watched, until
+from tests.browser.conftest import MOSTLY, Served, Watched, until
 from tests.browser.fleet import Fleet
 
 VIEWS = ("Diff", "Collectives", "Steps", "Health", "Timeline", "Stacks", "GPUs", "Loader", "Evidence")
@@ -40,7 +40,7 @@ def test_without_a_job_it_says_how_to_connect_one(page: Page, served: Served, fl
     expect(page.get_by_role("link", name="vision", exact=True)).to_be_visible()
 
 
-@BOTH
+@MOSTLY
 def test_the_verdict_comes_without_a_reload_and_names_the_rank(page: Page, served: Served, fleet: Fleet) -> None:
     # GIVEN the page of a job that runs
     fleet.step = 249
@@ -68,7 +68,7 @@ def test_the_verdict_comes_without_a_reload_and_names_the_rank(page: Page, serve
     expect(page.get_by_role("img", name=re.compile("rank 3 waits for ranks 0-2"))).to_be_visible()
 
 
-@BOTH
+@MOSTLY
 def test_every_view_shows_the_hang(hung: Page) -> None:
     shown = {
         "Diff": ("Calls in epoch 0, batch 250 (step 250)", "missing on rank 3"),
@@ -89,7 +89,7 @@ def test_every_view_shows_the_hang(hung: Page) -> None:
         expect(hung.get_by_role("region", name="Verdict")).to_contain_text("Rank 3 ran out of data")
 
 
-@BOTH
+@MOSTLY
 def test_the_diff_shows_the_calls_of_equal_ranks_side_by_side(hung: Page) -> None:
     hung.get_by_role("link", name="Diff", exact=True).click()
     table = hung.get_by_role("region", name="Calls of the ranks in epoch 0, batch 250 (step 250)")
@@ -140,7 +140,7 @@ def test_views_and_ranks_have_addresses(watched: tuple[Page, Watched], served: S
     expect(page.locator("main")).to_contain_text("nothing at this address")
 
 
-@BOTH
+@MOSTLY
 def test_a_rank_is_opened_from_the_grid_by_mouse_and_by_keyboard(page: Page, served: Served, fleet: Fleet) -> None:
     fleet.beat()
     open_job(page, served)
@@ -158,7 +158,7 @@ def test_a_rank_is_opened_from_the_grid_by_mouse_and_by_keyboard(page: Page, ser
     expect(page.get_by_role("heading", name="Rank 0 on")).to_be_visible()
 
 
-@BOTH
+@MOSTLY
 def test_a_capture_on_demand_comes_live(page: Page, served: Served, fleet: Fleet) -> None:
     # GIVEN a running job of which no evidence has been taken
     fleet.step = 100
@@ -177,7 +177,7 @@ def test_a_capture_on_demand_comes_live(page: Page, served: Served, fleet: Fleet
     expect(page.locator(".icicle")).to_contain_text("barrier")
 
 
-@BOTH
+@MOSTLY
 def test_a_frame_leads_to_the_ranks_in_it(hung: Page) -> None:
     hung.get_by_role("link", name="Stacks", exact=True).click()
     # THEN the frame of the rank at fault is chosen at first, with its own stacks
@@ -214,7 +214,7 @@ def test_it_says_when_it_is_stale_and_reconnects(watched: tuple[Page, Watched], 
     expect(page.locator(".facts-line")).to_contain_text("step 778")
 
 
-@BOTH
+@MOSTLY
 def test_incidents_are_kept_with_their_downloads(hung: Page) -> None:
     # WHEN the incident is opened from the job's list
     hung.get_by_role("table").filter(has_text="What happened").get_by_role("link").first.click()
@@ -237,7 +237,7 @@ def test_incidents_are_kept_with_their_downloads(hung: Page) -> None:
     expect(hung.get_by_role("button", name="Capture now")).to_be_visible()
 
 
-@BOTH
+@MOSTLY
 def test_jobs_can_be_searched_and_finished_ones_stay(page: Page, served: Served, fleet: Fleet) -> None:
     fleet.beat()
     other = Fleet(served.url, job="10.0.0.2:29500", name="llama-pretrain", command="train_llm.py")

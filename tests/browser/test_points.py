@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from hangwatch.model import CaptureNote, Culprit, Incident, NextCheck
 from tests import examples
-from tests.browser.conftest import BOTH, Screen, Served, fits, until
+from tests.browser.conftest import MOSTLY, Screen, Served, fits, until
 from tests.browser.fleet import Fleet
 from tests.browser.test_file import Open, open_file
 from tests.browser.test_history import seen
@@ -20,7 +20,7 @@ from tests.browser.test_rules import barriers
 
 __all__ = ["open_file"]
 
-pytestmark = BOTH
+pytestmark = MOSTLY
 
 
 def test_it_counts_down_and_says_why_a_job_waits(page: Page, served: Served, fleet: Fleet) -> None:

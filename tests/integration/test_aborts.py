@@ -53,6 +53,7 @@ def test_a_full_state_dict_on_rank_0_alone(tmp_path: Path) -> None:
     assert any("aborted by gloo: a message of" in sentence for sentence in verdict.evidence)
 
 
+@pytest.mark.gallery
 def test_a_save_on_rank_0_alone_between_two_epochs_is_no_end_of_the_training(tmp_path: Path) -> None:
     script = str(SCRIPTS / "guarded_save.py")
     played = play_command([*TORCHRUN, script, str(tmp_path / "checkpoint")], tmp_path, seconds=60.0)

@@ -73,7 +73,7 @@ LONG = pytest.mark.gallery  # each launcher and each way in is among the others
 
 @pytest.mark.parametrize(
     ("launcher", "ranks", "short"),
-    [("torchrun", 2, 1), ("spawn", 4, 2), pytest.param("plain", 2, 0, marks=LONG)],
+    [("torchrun", 2, 1), ("spawn", 3, 2), pytest.param("plain", 2, 0, marks=LONG)],
 )
 def test_hangwatch_run_needs_no_change_to_the_script(tmp_path: Path, launcher: str, ranks: int, short: int) -> None:
     words = LAUNCHERS[launcher](ranks, f"--short={short}")
@@ -82,7 +82,7 @@ def test_hangwatch_run_needs_no_change_to_the_script(tmp_path: Path, launcher: s
 
 @pytest.mark.parametrize(
     ("launcher", "ranks", "short"),
-    [("torchrun", 4, 3), pytest.param("spawn", 2, 1, marks=LONG), ("plain", 4, 0)],
+    [("torchrun", 3, 2), pytest.param("spawn", 2, 1, marks=LONG), ("plain", 2, 0)],
 )
 def test_attach_needs_no_wrapper(tmp_path: Path, launcher: str, ranks: int, short: int) -> None:
     words = LAUNCHERS[launcher](ranks, f"--short={short}", "--attach")

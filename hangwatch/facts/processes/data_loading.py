@@ -8,6 +8,7 @@ from functools import cached_property
 
 from hangwatch import words
 from hangwatch.facts.processes.child import CHILD_QUIET_IO, Child
+from hangwatch.facts.processes.sleep import how_it_sleeps
 from hangwatch.model import Culprit, Frame, LoaderFacts, OpenFile, ProcessEvidence, ProcessFacts
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing
@@ -108,7 +109,7 @@ class Worker(Child):
         if facts.private_wait:
             return "it waits for a lock"
         if "sleep" in (facts.system_call or ""):
-            return "it sleeps"
+            return how_it_sleeps(facts)
         return f"it waits in {facts.system_call}" if facts.system_call else "it does not come back"
 
 

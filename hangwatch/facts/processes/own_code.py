@@ -6,6 +6,7 @@ from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.child import Child, idle_children
 from hangwatch.facts.processes.locks import held_lock, holds, lock_name
+from hangwatch.facts.processes.sleep import how_it_sleeps, wakes_soon
 from hangwatch.model import ExceptionFacts, ProcessEvidence, Status
 from hangwatch.ranks.processes import computes
 from hangwatch.ranks.view import RankView
@@ -34,7 +35,12 @@ def status_of(case: Case, stuck: list[RankView]) -> Status:
         return Status.WAITING
     slow = any(may_be_slow(view) and case.works(view) for view in stuck)  # to spin in a wait is no work
     alive = slow or any(view.moves_data or view.evidence.moved or child_works(view) for view in stuck)
-    return Status.WAITING if alive else Status.HUNG
+    return Status.WAITING if alive or any(map(_wakes_soon, stuck)) else Status.HUNG
+
+
+def _wakes_soon(view: RankView) -> bool:
+    process = view.in_kernel
+    return view.sleeps and process is not None and wakes_soon(process, view.evidence)
 
 
 def may_be_slow(view: RankView) -> bool:
@@ -86,13 +92,13 @@ def how_stuck(view: RankView) -> str:
         Doing.LOCK: "it waits for a lock or a queue",
         Doing.SOCKET: "it waits for a network peer",
         Doing.EVENTS: "it waits for events, none of which wakes a task",
-        Doing.SLEEP: "it sleeps",
+        Doing.SLEEP: how_it_sleeps(process),
         Doing.FILE_LOCK: "it waits for a file lock",
         Doing.PIPE: "it writes to a file or a pipe",
         Doing.JOIN_CHILD: "it waits for a child process",
     }.get(view.now.doing)
     if kind is not None or view.sleeps:
-        return kind or "it sleeps"
+        return kind or how_it_sleeps(process)
     if view.sleeps_privately:
         return "it waits for a lock of its own process"
     if view.starved and view.cpu is not None:

@@ -191,6 +191,7 @@ def test_a_rank_whose_flight_recorder_is_off(job: Job) -> None:
     assert any("recorder is off" in problem for problem in job.readings()[0].problems)
 
 
+@pytest.mark.gallery  # each worker imports torch anew
 def test_plain_ranks_with_spawned_loader_workers(job: Job) -> None:
     job.ranks(job.script(), WORKERS="1", CONTEXT="spawn")
     assert launcher_when_healthy(job) == "plain"

@@ -26,6 +26,21 @@ def test_a_rank_that_gets_little_processor_time_on_a_busy_machine_is_said_to_be_
     assert how_stuck(view) == "it is ready to run and gets little processor time"
 
 
+@pytest.mark.parametrize(
+    ("sleeps_s", "still_s", "status"),
+    [(12.0, 35.0, Status.WAITING), (12.0, 65.0, Status.HUNG), (3600.0, 35.0, Status.HUNG), (0.5, 35.0, Status.HUNG)],
+)
+def test_a_pause_of_a_rank_that_ends_before_long_is_waited_for_once(
+    sleeps_s: float, still_s: float, status: Status
+) -> None:
+    snapshot = stuck("code", system_call="clock_nanosleep", sleeps_s=sleeps_s)
+    ranks = tuple(replace(each, still_s=still_s, patience_s=30.0) for each in snapshot.ranks)
+    verdict = diagnose(replace(snapshot, ranks=ranks)).verdict
+    assert (verdict.cause, diagnose(replace(snapshot, ranks=ranks)).status) == ("user-code-blocked", status)
+    assert ("is still in" in verdict.summary) is (status is Status.WAITING), verdict.summary
+    assert ("for another 12 s" in verdict.summary) is (sleeps_s == 12.0), verdict.summary
+
+
 def test_a_rank_that_stands_where_others_wait_for_their_device_is_not_at_fault_beside_one_that_does_not() -> None:
     """GIVEN a rank that waits on its device for a message, which no counter knows WHEN one sleeps THEN that one."""
     item = (Frame(SCRIPT, 16, "main"),)
