@@ -282,10 +282,11 @@ class Case:
                 reached.update(for_whom)
         return not wanted.isdisjoint(reached)
 
-    def wait(self, rank: int, awaited: tuple[int, ...]) -> Wait:
-        """The edge of the wait-for graph from `rank` to `awaited`, in words."""
+    def wait(self, rank: int, awaited: tuple[int, ...], also: Iterable[int] = ()) -> Wait:
+        """The edge of the wait-for graph from `rank`, and from those who wait `also` like it, to `awaited`."""
         entry = self.blocked.get(rank)
-        return Wait(rank, awaited, call_words(entry) if entry else "", entry.where if entry else None)
+        what, where = (call_words(entry), entry.where) if entry is not None else ("", None)
+        return Wait(rank, awaited, what, where, also=tuple(also))
 
     def victims(self, culprits: Iterable[int]) -> tuple[int, ...]:
         """Ranks that stand in a collective and are not among `culprits`."""

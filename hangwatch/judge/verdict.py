@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 from hangwatch import ras, words
 from hangwatch.catalogue import cause
-from hangwatch.facts.case import Case
+from hangwatch.facts.case import Case, call_words
 from hangwatch.facts.processes.own_code import COMPUTING
 from hangwatch.facts.processes.standstill import devices_alone, standstill
 from hangwatch.facts.witness import sentences
@@ -106,25 +106,33 @@ def stage(case: Case) -> Stage:
 
 
 def chain(case: Case, culprits: list[int], victims: tuple[int, ...]) -> tuple[Wait, ...]:
-    """The shortest chain of waits from the victims to the culprits."""
+    """The shortest chain of waits from the victims to the culprits; victims that wait alike share one."""
     direct = [rank for rank in victims if (entry := case.blocked.get(rank)) and _awaits(entry, culprits)]
     if direct:
-        return _merged(case, direct, culprits)
-    return tuple(case.wait(rank, (following,)) for rank, following in pairwise(case.graph.chain(victims, culprits)))
+        return tuple(_direct(case, alike, culprits) for alike in _alike(case, direct))
+    beside = {alike[0]: alike for alike in _alike(case, victims)}
+    path = pairwise(case.graph.chain(victims, culprits))
+    return tuple(case.wait(rank, (following,), also=beside.get(rank, [])[1:]) for rank, following in path)
 
 
 def _awaits(entry: Blocked, culprits: list[int]) -> bool:
     return entry.need is not None and not set(entry.need.absent).isdisjoint(culprits)
 
 
-def _merged(case: Case, victims: list[int], culprits: list[int]) -> tuple[Wait, ...]:
-    """One wait for each collective that holds victims, that of its first victim."""
-    seen: dict[int, Wait] = {}
+def _direct(case: Case, waiting: list[int], culprits: list[int]) -> Wait:
+    need = case.blocked[waiting[0]].need
+    awaited = tuple(sorted(set(need.absent) & set(culprits))) if need is not None else ()
+    return case.wait(waiting[0], awaited, also=waiting[1:])
+
+
+def _alike(case: Case, victims: Iterable[int]) -> Iterable[list[int]]:
+    """Victims that wait for the same ranks in the same call, on the same line."""
+    found: dict[object, list[int]] = {}
     for rank in victims:
-        need = case.blocked[rank].need
-        if need is not None and id(need) not in seen:
-            seen[id(need)] = case.wait(rank, tuple(sorted(set(need.absent) & set(culprits))))
-    return tuple(seen.values())
+        entry = case.blocked.get(rank)
+        if entry is not None:
+            found.setdefault((id(entry.need), call_words(entry), entry.where), []).append(rank)
+    return found.values()
 
 
 def places_of_victims(case: Case, victims: tuple[int, ...]) -> tuple[str, ...]:

@@ -42,6 +42,11 @@ class Wait:
     where: Frame | None = None
     also: tuple[int, ...] = ()  # further ranks that wait alike, so that thousands need one edge
 
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """All ranks that the edge stands for."""
+        return (self.rank, *self.also)
+
 
 @dataclass(frozen=True)
 class Verdict:

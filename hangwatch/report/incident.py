@@ -94,7 +94,7 @@ def _reports(ranks: Iterable[RankEvidence], verdict: Verdict) -> tuple[RankRepor
     """All ranks; thousands of them share few edges, which are gone through once."""
     edges: dict[int, list[Wait]] = {}
     for edge in verdict.waits:
-        for rank in words.waiting(edge, verdict):
+        for rank in edge.waiting:
             edges.setdefault(rank, []).append(edge)
     return tuple(_report(rank, edges.get(rank.rank, ())) for rank in ranks)
 

@@ -39,7 +39,6 @@ __all__ = [
     "runs",
     "size",
     "wait",
-    "waiting",
 ]
 
 NO_VERDICT = "no cause can be named from this evidence"
@@ -126,14 +125,6 @@ def wait(edge: Wait) -> str:
     whom = f"{ranks(edge.awaited)}, " if edge.awaited else ""
     at = f" ({place(edge.where)})" if edge.where else ""
     return f"{whom}in {edge.what}{at}" if whom else f"{edge.what}{at}"
-
-
-def waiting(edge: Wait, verdict: Verdict) -> tuple[int, ...]:
-    """The ranks that an edge stands for. A lone edge that starts at a victim stands for all victims."""
-    if edge.also or edge.rank not in verdict.victims:
-        return (edge.rank, *edge.also)
-    alone = not any(other.rank in verdict.victims for other in verdict.waits if other is not edge)
-    return verdict.victims if alone else (edge.rank,)
 
 
 def headline(incident: Incident) -> str:

@@ -5,7 +5,7 @@ import { isUser, site } from "../src/model/frames";
 import { at, layOut, userOnly } from "../src/model/icicle";
 import { kindOf, PHASES, sayPhase } from "../src/model/phases";
 import { speedscope } from "../src/model/speedscope";
-import { waitGraph, waiting } from "../src/model/waits";
+import { waitGraph } from "../src/model/waits";
 import type { Wait } from "../src/records";
 import { call, columns, frame, head, incident, node, report, wait } from "./make";
 
@@ -69,7 +69,7 @@ describe("ranks in columns", () => {
 });
 
 function graphOf(...waits: Wait[]) {
-  return waitGraph({ waits, culprits: [], victims: [] });
+  return waitGraph({ waits, culprits: [] });
 }
 
 it("puts ranks that move on one line, whatever their phases", () => {
@@ -81,12 +81,11 @@ it("puts ranks that move on one line, whatever their phases", () => {
 
 describe("who waits for whom", () => {
   it("lets one edge speak for many", () => {
-    expect(waitGraph({ waits: [wait(0, [3], "x")], culprits: [], victims: [0, 1, 2] }).nodes.map((node) => node.ranks)).toEqual([[0, 1, 2], [3]]);
-    expect(waiting({ ...wait(0, [3], "x"), also: [5, 6] }, { waits: [], victims: [] })).toEqual([0, 5, 6]);
+    expect(graphOf({ ...wait(0, [3], "x"), also: [1, 2] }).nodes.map((node) => node.ranks)).toEqual([[0, 1, 2], [3]]);
   });
   it("makes ranks in one wait one node, and puts who is at fault last", () => {
     const culprits = [{ rank: 3, pid: null, host: "", process: "rank", where: null, excerpt: null }];
-    const graph = waitGraph({ waits: [wait(0, [3], "all_reduce"), wait(1, [3], "all_reduce"), wait(2, [3], "all_reduce"), wait(3, [0, 1, 2], "barrier")], culprits, victims: [] });
+    const graph = waitGraph({ waits: [wait(0, [3], "all_reduce"), wait(1, [3], "all_reduce"), wait(2, [3], "all_reduce"), wait(3, [0, 1, 2], "barrier")], culprits });
     expect(graph.nodes).toEqual([{ ranks: [0, 1, 2], atFault: false }, { ranks: [3], atFault: true }]);
     expect(graph.edges.map((edge) => [edge.from, edge.to])).toEqual([[0, [1]], [1, [0]]]);
   });
@@ -150,7 +149,7 @@ describe("frames", () => {
 describe("who is at fault", () => {
   it("is drawn apart from ranks that only wait in the same place", () => {
     const edge: Wait = { ...wait(0, [], "data"), also: [1, 2, 3] };
-    const graph = waitGraph({ waits: [edge], victims: [0, 2, 3], culprits: [{ rank: 1, pid: 1, host: "", process: "loader-worker", where: null, excerpt: null }] });
+    const graph = waitGraph({ waits: [edge], culprits: [{ rank: 1, pid: 1, host: "", process: "loader-worker", where: null, excerpt: null }] });
     expect(graph.nodes.map((node) => [node.ranks, node.atFault])).toEqual([[[0, 2, 3], false], [[1], true]]);
   });
 });

@@ -118,8 +118,7 @@ def waits(incident: Incident) -> Html:
     """The chain of waits: ranks that wait alike share a line."""
     alike: dict[tuple[tuple[int, ...], str, Frame | None], list[int]] = {}
     for edge in incident.verdict.waits:
-        ranks = words.waiting(edge, incident.verdict)
-        alike.setdefault((edge.awaited, edge.what, edge.where), []).extend(ranks)
+        alike.setdefault((edge.awaited, edge.what, edge.where), []).extend(edge.waiting)
     parts = roles(incident)
     lines = (
         _edge(ranks, Wait(ranks[0], awaited, what, where), parts) for (awaited, what, where), ranks in alike.items()

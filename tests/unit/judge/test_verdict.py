@@ -22,6 +22,7 @@ from hangwatch.model import (
     ThreadStack,
 )
 from hangwatch.stacks.frames import origin
+from tests.unit.rules.step.worlds import world
 from tests.unit.simulator import SCRIPT, STDLIB, TORCH, Action, Call, Draw, Leave, LoopEnd, Peer, Stall, Work, World
 
 Program = list[Action]
@@ -283,3 +284,18 @@ def test_for_whom_most_ranks_wait_is_said_where_the_cause_is_not_known() -> None
     judgement = diagnose(replace(snapshot, ranks=(*snapshot.ranks[:3], behind)))
     assert judgement.verdict.cause == "undetermined"
     assert "Ranks 0-2 wait for rank 3 in all_reduce 7 of group 0 (train.py:12)" in judgement.verdict.summary
+
+
+# ------------------------------------------------------------------------------------------ who waits where
+
+
+def test_each_victim_is_said_to_wait_in_its_own_call() -> None:
+    """GIVEN a rank in its own code WHEN two wait for it in a call of all ranks, and one in another group's."""
+    tp, dp = Call(group="tp", line=13), Call(line=14)
+    turns = [tp, dp] * 4
+    programs: list[Program] = [[*turns, tp, dp], [*turns, tp, dp], [*turns, tp], [*turns, Stall(kind="code")]]
+    waits = diagnose(world(*programs, groups={"tp": [(0, 1), (2, 3)]})).verdict.waits
+    assert [(edge.waiting, edge.awaited, edge.what) for edge in waits] == [
+        ((0, 1), (3,), "all_reduce 5 of group 0"),
+        ((2,), (3,), "all_reduce 5 of group tp"),
+    ]

@@ -113,15 +113,6 @@ def test_headlines() -> None:
     assert words.headline(replace(made, detected_after_s=0.0)) == "HUNG, proven; cause proven"
 
 
-def test_one_edge_speaks_for_many() -> None:
-    verdict = examples.uneven_steps().verdict
-    first, second = Wait(0, (3,), "all_reduce 1"), Wait(1, (3,), "all_reduce 2")
-    assert words.waiting(replace(first, also=(2,)), verdict) == (0, 2)
-    assert words.waiting(first, replace(verdict, waits=(first,))) == (0, 1, 2)
-    assert words.waiting(first, replace(verdict, waits=(first, second))) == (0,)
-    assert words.waiting(Wait(3, (0,), "barrier"), replace(verdict, waits=(first,))) == (3,)
-
-
 def test_a_gpu_is_only_missed_where_one_is_used() -> None:
     made = replace(examples.uneven_steps(), capture=(CaptureNote("gpu", False, "no driver"),))
     assert words.missing_evidence(made) == "gpu (no driver)"

@@ -22,19 +22,11 @@ export interface WaitGraph {
 
 const MOST_NODES = 8;
 
-/** The ranks that an edge speaks for. A lone edge that starts at a victim speaks for all victims. */
-export function waiting(edge: Wait, verdict: Pick<Verdict, "waits" | "victims">): number[] {
-  const also = edge.also ?? []; // files of older versions do not have it
-  if (also.length || !verdict.victims.includes(edge.rank)) return [edge.rank, ...also];
-  const alone = !verdict.waits.some((other) => other !== edge && verdict.victims.includes(other.rank));
-  return alone ? verdict.victims : [edge.rank];
-}
-
-export function waitGraph(verdict: Pick<Verdict, "waits" | "victims" | "culprits">): WaitGraph {
+export function waitGraph(verdict: Pick<Verdict, "waits" | "culprits">): WaitGraph {
   const blamed = new Set(verdict.culprits.flatMap((culprit) => (culprit.rank === null ? [] : [culprit.rank])));
   const merged = new Map<string, { ranks: number[]; wait: Wait }>();
   for (const wait of verdict.waits) {
-    const all = waiting(wait, verdict);
+    const all = [wait.rank, ...(wait.also ?? [])]; // files of older versions do not have `also`
     for (const fault of [true, false]) {
       const ranks = all.filter((rank) => blamed.has(rank) === fault); // who is at fault has a node of its own
       if (!ranks.length) continue;
