@@ -27,7 +27,6 @@ _BROUGHT_DOWN = re.compile(
 _OF_A_GPU = re.compile(r"Xid \d|CUDA error: (?:uncorrectable|hardware|.*ECC error)|fallen off the bus", re.IGNORECASE)
 _OF_A_WORKER = re.compile(r"DataLoader worker .*(?:exited unexpectedly|killed by signal)")
 _OF_SHARED_MEMORY = re.compile(r"DataLoader worker .*out of shared memory")
-_OF_CUDA = re.compile(r"(?:[\w.]+: )?CUDA error")  # the watchdog tells the error alone, a traceback its class too
 _ABORT, _TERMINATE = -6, -15
 
 
@@ -76,7 +75,7 @@ def _as_likely(first: Failure, other: Failure) -> bool:
 
 
 def _brought_down(failure: Failure) -> bool:
-    if failure.exit_code == _ABORT and _OF_CUDA.match(failure.text):
+    if failure.exit_code == _ABORT and kernel.OF_CUDA.match(failure.text):
         return False
     return failure.exit_code in (_ABORT, _TERMINATE) or bool(_BROUGHT_DOWN.search(failure.text))
 
@@ -101,7 +100,7 @@ def failed(ends: list[Failure], logs: Logs) -> Judgement:
             fix=entry.fix,
             culprits=tuple(Culprit(each.rank, each.pid, each.host, where=each.where) for each in ends),
             victims=tuple(sorted(victims)),
-            evidence=(_order(ends, logs), *outside(logs)),
+            evidence=(_order(ends, logs), *_raised_besides(ends, logs), *outside(logs)),
         ),
     )
 
@@ -139,6 +138,14 @@ def _order(ends: list[Failure], logs: Logs) -> str:
         whose = f"its process {said.pid}" if said.pid is not None else f"its GPU ({said.gpu})"
         return f"the kernel log says so of {whose}"
     return "torchrun saw it fail first" if ends[0].first else "it alone failed by itself"
+
+
+def _raised_besides(ends: list[Failure], logs: Logs) -> Iterable[str]:
+    """The exceptions of ranks of whose end something else tells more."""
+    for each in ends[: words.SHOWN]:
+        raised = logs.raised.get(each.rank)
+        if raised is not None and raised.text != each.text:
+            yield f"rank {each.rank} raised {words.command(raised.text, 200)}{words.at(raised.where)}"
 
 
 def reaped(logs: Logs) -> Reaped | None:

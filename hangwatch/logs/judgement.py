@@ -12,7 +12,7 @@ from hangwatch.stacks.frames import user_frame
 
 from .. import queues as model
 from ..queues.model import Queues
-from . import communicators, desync, ends, rendezvous
+from . import communicators, desync, ends, kernel, rendezvous
 from .model import Fault, LateAtBarrier, Logs, Timeout
 from .queued import of_no_group, to_peers
 from .unknown import unknown
@@ -68,6 +68,8 @@ def _with_ends(queues: Queues, logs: Logs) -> Logs:
 
 def _of_logs(logs: Logs) -> Judgement | None:
     """What the logs say where the queues show nothing wrong; None where they do not either."""
+    if (lost := kernel.gone(logs)) is not None:
+        return lost
     if messages := list(filter(to_peers, logs.timeouts)):
         return _unpaired(messages, *_BETWEEN_PEERS, logs)
     if calls := of_no_group(logs):
@@ -85,7 +87,7 @@ def _of_logs(logs: Logs) -> Judgement | None:
         return communicators.warned(*warning, logs)
     if any("stuck" in said for told in logs.stalls.values() for said in told):
         return _stalled(logs)
-    return ends.only_victims(logs) if ends.failures(logs) or logs.ended_by else None
+    return ends.only_victims(logs) if ends.failures(logs) or logs.ended_by else kernel.judged(logs)
 
 
 def _nothing(logs: Logs) -> tuple[str, ...]:

@@ -6,10 +6,15 @@ import re
 from collections.abc import Iterator
 
 from hangwatch import words
+from hangwatch.catalogue import cause
+from hangwatch.model import Certainty, Judgement, Stage, Status, Verdict
 from hangwatch.rules.device.gpu_fault import GONE, NO_FAULT, XIDS
 
+from . import communicators
 from .model import Failure, KernelSaid, Logs
+from .unknown import unknown
 
+OF_CUDA = re.compile(r"(?:[\w.]+: )?CUDA error")  # the watchdog tells the error alone, a traceback its class too
 MARKS = ("NVRM: Xid", "Killed process ")
 _XID = re.compile(
     r"(?:(?P<host>[\w.-]+) kernel: .*?)?NVRM: Xid \((?:PCI:)?(?P<bus>[^)]*)\): (?P<number>\d+)"
@@ -46,20 +51,33 @@ def pci_address(said: str) -> str:
 
 
 def failures(logs: Logs) -> Iterator[Failure]:
-    """The ranks whose processes it names, and those whose GPU has gone: that of an earlier job has left no log."""
+    """The ranks whose processes it names, and those whose GPU has gone: that of an earlier job has left no log.
+
+    Of several sentences on one rank the first counts: the others follow from it.
+    """
+    told = set[int]()
     for said in logs.kernel.values():
         rank = logs.rank_of_pid(said.pid) if said.pid is not None else None
         if rank is None and GONE.match(said.text):
-            rank = logs.rank_at(said.gpu, said.host)
-        if rank is not None:
+            rank = _rank_of_gone(said, logs)
+        if rank is not None and rank not in told:
+            told.add(rank)
             yield Failure(rank, pid=said.pid, exit_code=said.exit_code, text=said.text)
+
+
+def _rank_of_gone(said: KernelSaid, logs: Logs) -> int | None:
+    """The rank of a GPU that has gone: by its address, or the only one whose calls of CUDA fail."""
+    placed = logs.rank_at(said.gpu, said.host)
+    failing = [rank for rank, raised in logs.raised.items() if OF_CUDA.match(raised.text)]
+    return failing[0] if placed is None and len(failing) == 1 else placed
 
 
 def unplaced(logs: Logs) -> Iterator[str]:
     """What it says of processes whose rank is not known."""
     for said in logs.kernel.values():
-        rank = logs.rank_at(said.gpu, said.host)
-        if rank is not None and not GONE.match(said.text):
+        gone = bool(GONE.match(said.text))
+        rank = _rank_of_gone(said, logs) if gone else logs.rank_at(said.gpu, said.host)
+        if rank is not None and not gone:
             yield f"the kernel log tells of {said.text}, at some time, of the GPU of {words.ranks([rank])} ({said.gpu})"
         elif rank is not None:
             continue
@@ -68,3 +86,36 @@ def unplaced(logs: Logs) -> Iterator[str]:
             yield f"the kernel log tells of {said.text}{whose}, and not of which process"
         elif logs.rank_of_pid(said.pid) is None:
             yield f"the kernel log says of process {said.pid}: {said.text}; its rank is not known"
+
+
+def gone(logs: Logs) -> Judgement | None:
+    """A GPU that has gone, of whatever rank: what other ranks and NCCL say of their peers follows from it."""
+    return next((_lost(said, logs) for said in logs.kernel.values() if GONE.match(said.text)), None)
+
+
+def judged(logs: Logs) -> Judgement | None:
+    """What a kernel log says, where no other tells of anything. It may be of an earlier job."""
+    if (found := gone(logs)) is not None or not logs.kernel:
+        return found
+    said = next(iter(logs.kernel.values()))
+    if said.gpu:
+        return _lost(said, logs)
+    return unknown(
+        Status.FAILED,
+        Stage.STEP,
+        f"{words.capital('; '.join(unplaced(logs)))}.",
+        fix="give the output of all ranks and of the launcher too: they tell whose process that was",
+    )
+
+
+def _lost(said: KernelSaid, logs: Logs) -> Judgement:
+    entry, where = cause("gpu-fault"), f" of {said.host}" if said.host else ""
+    sure = bool(GONE.match(said.text))  # else it may work on
+    verdict = Verdict(
+        cause=entry.id,
+        certainty=Certainty.LIKELY if sure else Certainty.UNDETERMINED,
+        summary=f"The GPU at {said.gpu}{where} {'has failed' if sure else 'had an error'}: {said.text}.",
+        fix=entry.fix,
+        evidence=(*unplaced(logs), *communicators.evidence(logs)),
+    )
+    return Judgement(Status.FAILED, Stage.DEVICE, verdict)

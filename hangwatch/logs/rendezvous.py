@@ -14,18 +14,22 @@ from .model import Failure, Logs
 from .unknown import unknown
 
 _CAME = re.compile(r"waiting for clients\. (\d+)/(\d+) clients joined")
+_NO_MASTER = re.compile(r"client socket has timed out after (\d+)\s*ms while trying to connect to \(([^\s,]+), (\d+)\)")
 _PORT = re.compile(r"port: (\d+)")
 _NO_ID = re.compile(r"retrieving ncclUniqueId from \[(\d+)\] .*wait timeout after (\d+)ms(.*)")
-MARKS = ("clients joined", "RendezvousTimeoutError", "EADDRINUSE")
+MARKS = ("clients joined", "RendezvousTimeoutError", "EADDRINUSE", "while trying to connect to")
 _OF_A_RANK = "[rank"  # how torch begins the lines of a rank's exception
 _LAUNCHER = re.compile(
     r"(?:DistStoreError|RuntimeError): .*clients joined|\bRendezvousTimeoutError\b"
-    r"|Error: .*failed to listen.*EADDRINUSE"
+    r"|Error: .*failed to listen.*EADDRINUSE|Error: .*while trying to connect to"
 )
 
 
 def take(line: str, logs: Logs) -> bool:
-    """Keep what an exception of a launcher says, whose processes have not begun. False for a line of no use."""
+    """Keep what an exception says of which torch does not tell the rank: a launcher's, or one before a rank has begun.
+
+    False for a line of no use.
+    """
     if line.startswith(_OF_A_RANK) or not any(mark in line for mark in MARKS) or not _LAUNCHER.search(line):
         return False
     logs.launchers[line.strip()] = None
@@ -35,7 +39,24 @@ def take(line: str, logs: Logs) -> bool:
 def judged(logs: Logs) -> Judgement | None:
     """What such exceptions tell where nothing else does."""
     ended = failures(logs).values()
-    return _too_few(ended) or _no_identifier(ended, logs) or _launchers(logs)
+    return _unreached(ended, logs) or _too_few(ended) or _no_identifier(ended, logs) or _launchers(logs)
+
+
+def _unreached(ended: Iterable[Failure], logs: Logs) -> Judgement | None:
+    """Processes did not reach the store, which the first rank or a launcher serves: it waits for them in vain."""
+    told = {each.rank: each.text for each in ended if _NO_MASTER.search(each.text)}
+    nameless = [] if logs.ranks - told.keys() else list(filter(_NO_MASTER.search, logs.launchers))
+    texts = [*told.values(), *nameless]
+    found = next(filter(None, map(_NO_MASTER.search, texts)), None)
+    if found is None:
+        return None
+    who = words.ranks(sorted(told), capital=True) if told else "A process of this job"
+    waited = words.duration(int(found[1]) / 1000)
+    summary = f"{who} did not reach the store at {found[2]}:{found[3]}, and gave it up after {waited}."
+    came = [said for said in logs.launchers if _CAME.search(said)]
+    return _failed(
+        "rendezvous-unreachable-master", summary, *dict.fromkeys((texts[0], *came[:1])), victims=sorted(told)
+    )
 
 
 def _launchers(logs: Logs) -> Judgement | None:
@@ -49,7 +70,8 @@ def _launchers(logs: Logs) -> Judgement | None:
     came = next(filter(None, map(_CAME.search, logs.launchers)), None)
     name = "rendezvous-missing-ranks" if came else "node-not-started"
     who = f"{came[1]} of {came[2]} came" if came else "not all came"
-    summary = f"The launchers of this job waited for each other in vain: {who} to their rendezvous in time."
+    waited = "ranks or launchers" if came else "launchers"  # no line tells whether a rank's store or a launcher's
+    summary = f"The {waited} of this job waited for each other in vain: {who} to their rendezvous in time."
     return _failed(name, summary, *tuple(logs.launchers)[:3])
 
 

@@ -198,7 +198,7 @@ def _master(incident: Incident) -> Found:
 
 BY_CAUSE: dict[str, Rule] = {
     "launch-mismatch": _launch_numbers,
-    "rendezvous-missing-ranks": _one("ranks", "it starts the same launch and names ranks that do not come"),
+    "rendezvous-missing-ranks": _one("ranks", "it starts such a launch and names ranks that do not come"),
     "rendezvous-unreachable-master": _master,
     "rendezvous-port-conflict": _one("master", "it says which process has the port"),
     "rendezvous-duplicate-rank": _one("ranks", "it names ranks that come twice"),

@@ -26,6 +26,7 @@ XIDS = {
     95: "an ECC error, not contained",
     119: "its GSP does not answer",
     120: "a GSP error",
+    154: "it has to be reset",
 }
 LOST = re.compile(r"gpu is lost|xid|fallen off|uncorrect|ecc|device-side|unspecified launch failure", re.IGNORECASE)
 

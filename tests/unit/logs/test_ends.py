@@ -171,6 +171,26 @@ def test_a_launcher_whose_rendezvous_failed(said: str, cause: str, summary: str,
     assert told(tmp_path, said, trace(1, "ValueError: no")).cause != cause
 
 
+NO_MASTER = (
+    "torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while trying to connect to"
+    " (node-a, 29500)."
+)
+
+
+def test_a_process_that_did_not_reach_the_store(tmp_path: Path) -> None:
+    """Beside it, the store's own process waits for that one in vain."""
+    for lines, who, victims in ((NO_MASTER, "A process of this job", ()), (trace(8, NO_MASTER), "Rank 8", (8,))):
+        found = told(tmp_path, "Traceback (most recent call last):", lines)
+        assert (found.cause, found.culprits, found.victims) == ("rendezvous-unreachable-master", (), victims)
+        assert found.summary == f"{who} did not reach the store at node-a:29500, and gave it up after 10 min."
+    came = "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 15/16 clients joined."
+    found = told(tmp_path, "Traceback (most recent call last):", came, NO_MASTER)
+    assert found.cause == "rendezvous-unreachable-master"
+    assert came in found.evidence
+    # AND where a rank failed by itself, its store is gone with it
+    assert told(tmp_path, NO_MASTER, trace(0, "ValueError: no")).cause == "exception-on-one-rank"
+
+
 def test_the_first_rank_of_a_group_that_never_made_its_communicators_id(tmp_path: Path) -> None:
     error = (
         "torch.distributed.DistBackendError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0]"

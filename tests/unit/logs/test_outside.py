@@ -221,3 +221,32 @@ def test_what_stands_before_the_last_restart_is_left_out(tmp_path: Path, behind:
     assert (logs.timeouts, list(logs.raised)) == ([], [1])
     path.write_text("\n".join([*waiting(0, 1), ANEW]) + behind)
     assert not read(path, Logs())
+
+
+def test_a_gpu_that_has_gone_is_told_though_no_log_tells_its_rank(tmp_path: Path) -> None:
+    """GIVEN a kernel log alone, or beside warnings of a network to the lost rank THEN the GPU is the cause."""
+    wire = "node-b:4003:5003 [1] NCCL WARN NET/IB : Got completion from peer 10.0.0.2<3> with status=12 vendor err 129"
+    for lines in ((GONE,), (wire, GONE)):
+        found = told(tmp_path, *lines)
+        assert (found.cause, found.certainty, found.culprits) == ("gpu-fault", "likely", ())
+        assert found.summary == "The GPU at 0000:4f:00 has failed: Xid 79 (it has fallen off the bus)."
+    assert any("NET/IB" in said for said in found.evidence)
+
+
+def test_the_only_rank_whose_calls_of_cuda_fail_has_lost_the_gpu_that_has_gone(tmp_path: Path) -> None:
+    error = "torch.AcceleratorError: CUDA error: unspecified launch failure"
+    found = told(tmp_path, *raised(3, error), GONE, GONE.replace(": 79", ": 154"))
+    assert (found.cause, [each.rank for each in found.culprits]) == ("gpu-fault", [3])
+    assert found.summary == "Rank 3 lost its GPU: Xid 79 (it has fallen off the bus)."
+    assert f"rank 3 raised {error} (train.py:9)" in found.evidence
+    # AND where those of two fail, it is not known whose it was
+    assert told(tmp_path, *raised(3, error), *raised(1, error), GONE).certainty == "undetermined"
+
+
+def test_a_kernel_log_alone_is_no_sign_that_all_is_well(tmp_path: Path) -> None:
+    found = told(tmp_path, XID.format(number=94, pid=9007))
+    assert (found.cause, found.certainty, found.culprits) == ("gpu-fault", "undetermined", ())
+    assert found.summary == "The GPU at 0000:4a:00 of node-a had an error: Xid 94 (an ECC error, contained)."
+    found = told(tmp_path, OOM.format(pid=77))
+    assert found.cause == "undetermined"
+    assert "process 77: the kernel killed it for lack of memory" in found.summary
