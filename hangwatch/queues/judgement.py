@@ -48,7 +48,9 @@ def assess(queues: Queues) -> Assessment:
             moving.append(root)
             continue
         if judged.passing and (why := motion.may_go_on(root)):
-            judged = replace(judged, status=Status.WAITING, culprits=(), details=(why, *judged.details))
+            judged = replace(
+                judged, status=Status.WAITING, culprits=(), details=(f"{words.capital(why)}.", *judged.details)
+            )
         return Assessment(_judgement(queues, judged, chain), found=judged)
     meeting = unfit(queues)
     if meeting is not None:

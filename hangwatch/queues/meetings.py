@@ -114,7 +114,7 @@ def remarks(queues: Queues) -> Iterator[str]:
         late = [
             rank
             for rank, lane in group.lanes.items()
-            if (place := lane.first_open()) is not None and lane.numbers[place] <= floor
+            if rank not in behind and (place := lane.first_open()) is not None and lane.numbers[place] <= floor
         ]
         if behind:
             yield f"the dump of {ranks(behind)} is older than others: it ends before number {floor} of {group.title}"
@@ -133,11 +133,11 @@ def _unequal(queues: Queues, group: Communicator) -> Iterator[str]:
     last = min((lane.numbers[-1] for lane in lanes), default=None)
     if last is None:
         return
-    counts = {lane.rank: len(lane.places(last)) for lane in lanes}
+    counts = {lane.rank: len(lane.places(last)) for lane in lanes if lane.numbers[0] <= last}  # the others lost it
     most = max(counts.values())
     short = [rank for rank, count in counts.items() if count < most]
     if short:
-        lane = next(lane for lane in lanes if counts[lane.rank] == most)
+        lane = next(lane for lane in lanes if counts.get(lane.rank) == most)
         call = queues.call(lane, lane.places(last)[counts[short[0]]])
         has = words.verb(len(short), "has", "have")
         yield f"{ranks(short)} {has} no entry for {named(call, last, group)}, coalesced elsewhere"

@@ -18,6 +18,7 @@ from hangwatch.stacks.frames import user_frame
 
 SCHEDULED, STARTED, COMPLETED, RETIRED = 0, 1, 2, 4  # the last one is added to one of the others
 STATE = 3  # mask for the first three
+UNDESCRIBED = "undefined"  # how torch describes a group to which the program gave no description
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,7 @@ class Communicator:
     name: str
     members: tuple[int, ...]
     description: str = ""
+    described: dict[int, str] = field(default_factory=dict)  # by the ranks that describe it otherwise
     lanes: dict[int, Lane] = field(default_factory=dict)
     peers: dict[int, Lane] = field(default_factory=dict)  # point-to-point calls
     guessed: bool = False
@@ -121,12 +123,17 @@ class Communicator:
         """Whether it is the group of all ranks, which torch makes first."""
         return self.description in ("default_pg", "default") or (self.name == "0" and not self.description)
 
+    def described_by(self, rank: int) -> str:
+        """What `rank` calls it, "" where its program gave it no name."""
+        said = self.described.get(rank, self.description)
+        return said if said != UNDESCRIBED else ""
+
     @property
     def title(self) -> str:
         """The group for people: the default group, or its name and what the user calls it."""
         if self.default:
             return "the default group"
-        said = self.description if self.description not in ("", "undefined") else ""
+        said = self.description if self.description != UNDESCRIBED else ""
         return f"group {self.name} ({said})" if said and said != self.name else f"group {self.name}"
 
 

@@ -1,7 +1,8 @@
 """One group under two names: torch numbers a process's groups in the order in which it makes them.
 
 By its name a communicator finds its other members in the store. Members that have made another number of groups before
-have it under another name, and never meet the rest.
+have it under another name, and never meet the rest. Members that made the groups of the same ranks in another order
+meet the rest in the wrong one: what they call a group tells so, where the program describes its groups.
 """
 
 from __future__ import annotations
@@ -15,14 +16,61 @@ from .model import Communicator, Queues
 from .names import at, ranks
 from .stuck import Stuck
 
+_FIX = "call new_group for every group on every rank, in one order, outside of any condition"
+
 
 def under_other_names(queues: Queues, chain: Chain) -> Finding | None:
     """The finding on a stuck call in a group that other members have under another name."""
     for one in (*chain.roots, *chain.path):
+        orders = _orders(queues, one.group)
+        if len(orders) > 1:
+            return _in_other_orders(queues, one, orders, chain)
         parts = _parts(queues, one.group)
         if len(parts) > 1 and one.waiting:
             return _found(queues, one, parts, chain)
     return None
+
+
+_Order = tuple[tuple[str, str], ...]  # the groups of the same ranks, each by its name and its description
+
+
+def _orders(queues: Queues, group: Communicator) -> dict[_Order, list[int]]:
+    """Which ranks made the groups of these members under which names, where all describe the same ones."""
+    same = [each for each in queues.communicators if each.members == group.members]
+    if not any(each.described for each in same):
+        return {}
+    found: dict[_Order, list[int]] = {}
+    for rank in sorted(set[int]().union(*map(_users, same))):
+        own = [(each.name, each.described_by(rank)) for each in same if rank in _users(each)]
+        found.setdefault(tuple(sorted(own)), []).append(rank)
+    alike = {tuple(sorted(description for _, description in order)) for order in found}
+    descriptions = next(iter(alike))
+    told = len(alike) == 1 and all(descriptions) and len(set(descriptions)) == len(descriptions)
+    return found if told else {}
+
+
+def _in_other_orders(queues: Queues, one: Stuck, orders: dict[_Order, list[int]], chain: Chain) -> Finding:
+    sides = sorted(orders.items(), key=lambda side: -len(side[1]))
+    (usual, most), *others = sides
+    odd = sorted(rank for _, who in others for rank in who) if len(most) > max(len(who) for _, who in others) else []
+    members = words.ranks(one.group.members)
+    unlike = {name for order, _ in others for name, said in order if (name, said) not in usual}
+    named = [
+        f"{ranks(who)}: {', '.join(f'group {name} is {said!r}' for name, said in order if name in unlike)}"
+        for order, who in sides
+    ]
+    return Finding(
+        "new-group-mismatch",
+        Certainty.LIKELY,
+        f"The groups of {members} were made in another order ({'; '.join(named[:2])}), and torch pairs them by their"
+        f" number: the calls of one meet those of another, and {ranks(one.waiting)}"
+        f" {words.verb(len(one.waiting), 'waits', 'wait')}{at(one.call)}.",
+        stage=Stage.START,
+        culprits=tuple((rank, None) for rank in odd),
+        victims=victims(chain.path or chain.roots, odd),
+        evidence=tuple(f"in the {queues.record} of {each}" for each in named[: words.SHOWN]),
+        fix=_FIX,
+    )
 
 
 def _parts(queues: Queues, group: Communicator) -> list[Communicator]:
@@ -54,5 +102,5 @@ def _found(queues: Queues, one: Stuck, parts: list[Communicator], chain: Chain) 
         victims=victims(chain.path or chain.roots, odd),
         evidence=tuple(f"in the {queues.record} of {ranks(each)}, {name} is of {members}" for name, each in named),
         waits=wait_edges(one),
-        fix="call new_group for every group on every rank, in one order, outside of any condition",
+        fix=_FIX,
     )

@@ -26,7 +26,7 @@ from .motion import Lateness, late_by_habit
 from .names import at, named, of_one_path, ranks
 from .other_names import under_other_names
 from .overrun import overrun
-from .stuck import Kind, Stuck
+from .stuck import Kind, Stuck, older_records
 from .tally import miscounted
 
 _MOST_BESIDE = 3  # further groups that a summary tells of
@@ -205,8 +205,8 @@ def _stale(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     return Finding(
         "undetermined",
         Certainty.UNDETERMINED,
-        f"The dumps are of different moments: that of {ranks(root.awaited)} ends before collectives of"
-        f" {root.group.title} that other ranks completed, and so it enqueued them later; {ranks(root.waiting)}"
+        f"The dumps are of different moments: that of {ranks(root.awaited)} ends before collectives that other ranks"
+        f" completed with {words.verb(len(root.awaited), 'it', 'them')}, and so went on; {ranks(root.waiting)}"
         f" {words.verb(len(root.waiting), 'was', 'were')} in {collective(root)}{at(root.call)}.",
         status=Status.HUNG if root.expired else Status.WAITING,
         victims=root.waiting,
@@ -307,6 +307,8 @@ def _last_calls(queues: Queues, absent: Iterable[int], root: Stuck) -> tuple[str
 
 def _peer(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     root = chain.roots[0]
+    if not older_records(queues).isdisjoint(root.awaited):
+        return _stale(queues, chain, histories)
     (rank,), (peer,) = root.waiting, root.awaited
     call = root.calls[rank]
     wanted, word = ("recv", "receive") if call.op == "send" else ("send", "send")

@@ -73,6 +73,14 @@ def floor_of(queues: Queues, group: Communicator) -> int:
     return max((_synchronised(queues, lane) for lane in group.lanes.values()), default=-1)
 
 
+def older_records(queues: Queues) -> frozenset[int]:
+    """The ranks whose records end before a call that completes nowhere before they have enqueued it: they went on."""
+    floors = ((group, floor_of(queues, group)) for group in queues.communicators)
+    return frozenset(
+        rank for group, floor in floors for rank, lane in group.lanes.items() if lane.known and lane.enqueued < floor
+    )
+
+
 def _synchronised(queues: Queues, lane: Lane) -> int:
     end = lane.first_open()
     for place in reversed(range(len(lane) if end is None else end)):

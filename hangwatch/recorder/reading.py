@@ -222,6 +222,8 @@ class QueueReader:
                 place = (name[0], members.of(rank, name))
                 if rank in place[1]:
                     group = communicators.setdefault(place, Communicator(*place, description=name[1]))
+                    if name[1] != group.description:
+                        group.described[rank] = name[1]
                     _place(group, rank, known, name, members.identifiers)
         found.communicators = list(communicators.values())
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from hangwatch.model import Certainty
 from tests.dump_verdicts import blamed, verdict
@@ -33,6 +34,36 @@ def test_of_two_halves_neither_is_named(tmp_path: Path) -> None:
     job = JobDumps(_programs((2, 3)), GROUPS, made_by={"first": (2, 3), "second": (4, 5)})
     found = verdict(job, tmp_path)
     assert (found.cause, blamed(found)) == ("new-group-mismatch", [])
+
+
+class Swapped(JobDumps):
+    """Rank 3 has made the two groups in the other order: what is number 1 to the rest is what it calls the second."""
+
+    def document(self, rank: int) -> dict[str, Any]:
+        found = super().document(rank)
+        if rank != 3:
+            return found
+        said = {"first": "second", "second": "first"}
+        config = {
+            name: group | {"desc": said.get(group["desc"], group["desc"])} for name, group in found["pg_config"].items()
+        }
+        entries = [
+            entry | {"process_group": (entry["process_group"][0], said.get(entry["process_group"][1], "default_pg"))}
+            for entry in found["entries"]
+        ]
+        return found | {"pg_config": config, "entries": entries}
+
+
+def _pair(first: str, second: str) -> list[Step]:
+    """A sum in the first group and a gather in the second."""
+    return [Call("all_reduce", 40, 8, first), Sync(), Call("all_gather", 50, 8, second), Sync()]
+
+
+def test_groups_of_the_same_ranks_that_are_described_otherwise_were_made_in_another_order(tmp_path: Path) -> None:
+    programs = {rank: _pair("second", "first") if rank == 3 else _pair("first", "second") for rank in MEMBERS}
+    found = verdict(Swapped(programs | {0: [], 1: []}, GROUPS), tmp_path)
+    assert (found.cause, found.certainty, blamed(found)) == ("new-group-mismatch", Certainty.LIKELY, [3])
+    assert "ranks 2 and 4-5: group 1 is 'first', group 2 is 'second'; rank 3: group 1 is 'second'" in found.summary
 
 
 def test_two_groups_of_the_same_ranks_are_no_mismatch(tmp_path: Path) -> None:
