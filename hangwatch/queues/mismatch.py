@@ -20,14 +20,24 @@ from .names import apart, at, of_no_line, path_of, ranks
 from .readings import out_of_order
 from .stuck import Stuck
 
-_MISMATCH, _ALONE, _DECIDED, _UNEVEN, _SKIPPED = (
+_MISMATCH, _ALONE, _DECIDED, _UNEVEN, _SKIPPED, _CADENCE = (
     "collective-mismatch",
     "rank-zero-only-collective",
     "rank-local-decision",
     "uneven-steps",
     "skipped-collective",
+    "gradient-sync-mismatch",
 )
 _FRESH, _ROUTINE = "never made that call before", "made such calls in earlier rounds too"
+_NOT_RECORDED = "made no such call before that is still recorded"
+_SPLITS_FIX = (
+    "exchange the counts before the data: what each rank gives as input_split_sizes has to be what its peers give as"
+    " output_split_sizes for it, in each call"
+)
+_GRADIENTS_FIX = (
+    "backward reduces gradients there: give every rank the same parameters, in one order, of one type and all of them"
+    " used, and the same bucket sizes"
+)
 _LIKE = 2  # a batch that is cut short, or a tensor that is padded, is of the same order
 
 
@@ -39,8 +49,9 @@ def mismatched(root: Stuck, histories: Histories) -> Finding:
     odd = _minority(root, histories)
     habit = _unlike_their_habit(root, histories, odd)
     who = odd or habit or _unlike_other_groups(root, histories)
+    alone = list(root.waiting) if not who and _left_alone(root) else []
     behind = rounds_more(root, histories) if not who else []
-    blamed = who or behind or sorted(root.calls if root.sides or root.peers else {})
+    blamed = who or behind or alone or sorted(root.calls if root.sides or root.peers else {})
     same_behind = _same_behind(root, histories)
     agree = bool(odd) and odd == habit and (same_behind or _one_line(root))
     parted = _apart(root, who, histories, fresh=bool(habit)) if not (same_behind or root.peers) else None
@@ -57,7 +68,25 @@ def mismatched(root: Stuck, histories: Histories) -> Finding:
         evidence=tuple(f"number {root.number} of {root.group.title}: {text}" for text in texts[:3]),
         alternatives=tuple(_or_else(causes[1:], who, parted)) or _or_a_round_more(behind),
         waits=wait_edges(root, blamed) if others else (),
+        fix=_fix(root, histories) if causes[0] == _MISMATCH else "",
     )
+
+
+def _left_alone(root: Stuck) -> bool:
+    """Few wait in calls that do not fit, and all others are through: those expect more than is sent to them."""
+    return bool(root.why) and len(root.calls) == len(root.group.members) and 2 * len(root.waiting) <= len(root.calls)
+
+
+def _wait(root: Stuck) -> str:
+    return words.verb(len(root.waiting), "waits", "wait")
+
+
+def _fix(root: Stuck, histories: Histories) -> str:
+    """What makes such calls fit again; "" for the usual words."""
+    calls = root.calls.values()
+    if all(kind_of(call) == "all_to_all" for call in calls):
+        return _SPLITS_FIX
+    return _GRADIENTS_FIX if histories.sited and all(map(of_no_line, calls)) else ""
 
 
 # ------------------------------------------------------------------------------------------ whose call is another one
@@ -104,12 +133,14 @@ def _same_behind(root: Stuck, histories: Histories) -> bool:
 class _Apart:
     """Ranks that may be at another place of the program than the others, which make another call than they do.
 
-    `why` tells so, "" where nothing does; `routine`: all make such calls as these ranks' one in their rounds.
+    `why` tells so, "" where nothing does; `routine`: all make such calls as these ranks' one in their rounds; `fresh`:
+    these ranks had made none like it.
     """
 
     who: list[int]
     why: str
     routine: bool
+    fresh: bool
     of_a_step: bool  # no line of the program makes these ranks' call, as in backward, but one makes the others' call
     one_call: bool  # the two calls may be the two ways of one branch all the same
 
@@ -121,7 +152,7 @@ class _Apart:
         if self.routine:
             return _SKIPPED, alone_cause(self.who), _UNEVEN
         if self.of_a_step:
-            return _SKIPPED, _UNEVEN
+            return (_CADENCE, _SKIPPED) if self.fresh else (_SKIPPED, _UNEVEN)
         alone = (_ALONE, _UNEVEN) if 0 in self.who else (_UNEVEN, _DECIDED, _SKIPPED)
         return (_MISMATCH, *alone) if self.one_call or not self.why else (*alone, _MISMATCH)
 
@@ -135,6 +166,7 @@ class _Apart:
             _MISMATCH: "it may stand in the place of the others' call",
             _ALONE: lone,
             _DECIDED: lone,
+            _CADENCE: f"{words.verb(they, 'it', 'they')} may synchronise gradients in another batch than the others",
             _UNEVEN: f"{words.verb(they, 'this rank', 'these ranks')} may have left the loop earlier",
             _SKIPPED: f"{words.verb(they, 'this rank', 'these ranks')} may have left out {missed}",
         }
@@ -151,11 +183,12 @@ def _apart(root: Stuck, who: list[int], histories: Histories, *, fresh: bool) ->
     sited = histories.sited
     if not routine and (_one_line(root) or _is_changed(root, own, other, sited, fresh, elsewhere)):
         return None
-    of_a_step = histories.sited and not routine and not fresh and of_no_line(own) and not of_no_line(other)
+    of_a_step = histories.sited and not routine and of_no_line(own) and not of_no_line(other)
     path = "called it from no line of the program, as in backward" if of_a_step else "came there by another path"
-    why = _FRESH if fresh else _ROUTINE if routine else path if elsewhere else ""
+    lost = any(root.group.lanes[rank].lost for rank in who)
+    why = (_NOT_RECORDED if lost else _FRESH) if fresh else _ROUTINE if routine else path if elsewhere else ""
     one_call = (_by_one_line if sited and elsewhere else _of_one_tensor if sited else _alike)(own, other)
-    return _Apart(who, why, routine, of_a_step, one_call)
+    return _Apart(who, why, routine, fresh, of_a_step, one_call)
 
 
 def _is_changed(root: Stuck, own: Call, other: Call, sited: bool, fresh: bool, elsewhere: bool) -> bool:
@@ -233,12 +266,16 @@ def _by_one_line(own: Call, other: Call) -> bool:
 
 def _summary(root: Stuck, texts: list[str]) -> str:
     if not root.sides:
-        return f"The calls of {collective(root)} do not fit: {root.why}{at(root.call)}."
-    return f"The ranks call different collectives as number {root.number} of {root.group.title}: {words.listed(texts)}."
+        left = f"; of all only {ranks(root.waiting)} still {_wait(root)} in it" if _left_alone(root) else ""
+        return f"The calls of {collective(root)} do not fit: {root.why}{at(root.call)}{left}."
+    ops = {each.op for each in root.calls.values()}
+    one_call = len(ops) == 1 and _one_line(root)
+    what = f"give {ops.pop()} different sizes or types" if one_call else "call different collectives"
+    return f"The ranks {what} as number {root.number} of {root.group.title}: {words.listed(texts)}."
 
 
 def _or_else(causes: Iterable[str], who: list[int], parted: _Apart | None) -> Iterable[Alternative]:
-    if parted is not None and parted.of_a_step:
+    if parted is not None and parted.of_a_step and not parted.fresh:
         said = f"{ranks(who)} may be in a round more, where the others have ended their loop"
         return (Alternative(cause, Certainty.UNDETERMINED, said) for cause in causes)
     lone = f"{ranks(who)} may make that call alone, on a condition that the others do not meet"
@@ -261,12 +298,18 @@ def _or_a_round_more(behind: list[int]) -> tuple[Alternative, ...]:
 
 def _side_words(root: Stuck) -> list[str]:
     if not root.sides:
-        return [f"{ranks([rank])}: {call.op}{at(call)}" for rank, call in sorted(root.calls.items())[:4]]
+        told = sorted(root.calls.items(), key=lambda each: (_left_alone(root) and each[0] not in root.waiting, each[0]))
+        return [f"{ranks([rank])}: {call.op}{_sizes(call)}{at(call)}" for rank, call in told[:4]]
     sides = sorted(root.sides.values(), key=lambda who: (len(who), who))
     most = root.calls[sides[-1][0]]
     return [
         f"{ranks(who)} {words.verb(len(who), 'calls', 'call')} {_called(root.calls[who[0]], most)}" for who in sides[:4]
     ]
+
+
+def _sizes(call: Call) -> str:
+    given, made = elements(call.inputs), elements(call.outputs)
+    return f" of {given:,} elements for {made:,}" if given is not None and made is not None else ""
 
 
 def _called(call: Call, most: Call) -> str:

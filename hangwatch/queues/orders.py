@@ -48,11 +48,33 @@ def _left_most(chain: Chain, histories: Histories, concerned: list[int], compare
     if not usual or len(stray) != 1:
         return None
     found = histories.all_groups.parting(stray[0], usual)
+    if found is not None and found.reading.kind is Kind.OTHER and chain.circle:
+        return _by_another_way(histories, chain, stray[0], found, usual)
     if found is None or not found.reading.whole or found.reading.agreeing < AS_OTHERS:
         return None
     if _may_have_left_their_own(found):
         return None
     return _finding(histories, chain, stray[0], found, usual) if found.reading.kind in _TOLD else None
+
+
+def _by_another_way(histories: Histories, chain: Chain, rank: int, found: Parting, usual: list[int]) -> Finding | None:
+    """In a circle it made a call that is due later on the others, from a path on which no rank had been before."""
+    orders, own = histories.all_groups, found.mine[found.place]
+    call = orders.call(own, [rank])
+    known = {each.token for each in (*found.mine[: found.place], *found.theirs)}
+    later = filter(None, (orders.call(each, usual) for each in found.theirs[found.place + 1 :]))
+    if call is None or own.pair or own.token in known or shape(call) not in set(map(shape, later)):
+        return None
+    return Finding(
+        "group-order-cycle",
+        Certainty.LIKELY,
+        f"Rank {rank} called {named(call, own.number, own.group)}{at(call)} earlier than the others, and from lines"
+        " where no rank had called it before: so the ranks wait for each other, over several groups.",
+        culprits=((rank, call.where),),
+        victims=victims(chain.path, [rank]),
+        evidence=(f"over all of their groups, {ranks(usual)} made the same calls in one order",),
+        waits=tuple(edge for each in chain.roots for edge in wait_edges(each)),
+    )
 
 
 def _by_totals(orders: AllGroups, rank: int, found: Parting, other: int) -> Parting:

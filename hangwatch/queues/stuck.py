@@ -91,6 +91,8 @@ def _synchronised(queues: Queues, lane: Lane) -> int:
 
 def _front(queues: Queues, group: Communicator) -> Stuck | None:
     floor = floor_of(queues, group)
+    if (unfit := _unfit_below(queues, group, floor)) is not None:
+        return unfit
     opened = [number for lane in group.lanes.values() if (number := _first_above(lane, floor)) is not None]
     if not opened:
         return None
@@ -108,6 +110,27 @@ def _front(queues: Queues, group: Communicator) -> Stuck | None:
     _compare(queues, found)
     _classify(queues, found, floor, states)
     return found
+
+
+def _unfit_below(queues: Queues, group: Communicator, floor: int) -> Stuck | None:
+    """An exchange that others completed and that does not fit, where ranks whose hosts went on stand: they get less."""
+    ahead = (lane for lane in group.lanes.values() if lane.known and lane.enqueued >= floor)
+    opened = [lane.numbers[place] for lane in ahead if (place := lane.first_open()) is not None]
+    number = min(opened, default=floor + 1)
+    if number > floor:
+        return None
+    waiting = tuple(
+        rank for rank, lane in group.lanes.items() if (state := lane.state(number)) is not None and not _done(state)
+    )
+    found = Stuck(Kind.QUEUED, group, number, waiting)
+    for rank, lane in group.lanes.items():
+        _enter(queues, found, rank, lane)
+    _compare(queues, found)
+    return found if found.why else None
+
+
+def _done(state: int) -> bool:
+    return state & STATE == COMPLETED
 
 
 def _lost_before(group: Communicator, number: int) -> Iterator[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -238,3 +239,31 @@ def test_a_call_of_backward_where_others_log_is_first_of_all_that_log_left_out(t
     assert (found.cause, blamed(found), found.certainty) == ("skipped-collective", [2], "undetermined")
     assert [each.cause for each in found.alternatives] == ["uneven-steps"]
     assert "from no line of the program, as in backward" in found.summary
+
+
+class ShortOfData(JobDumps):
+    """In exchange 5 rank 3 expects more than it is sent: the others are through, and wait for it in exchange 6."""
+
+    def document(self, rank: int) -> dict[str, Any]:
+        found = super().document(rank)
+        last = 4 if rank == 3 else 5
+        entries = [
+            entry | {"state": "started", "retired": False, "time_discovered_completed_ns": None}
+            if entry["collective_seq_id"] > last
+            else entry
+            for entry in found["entries"]
+        ]
+        if rank == 3:
+            entries[4] |= {"output_sizes": [[80]]}
+        status = {"0": {**found["pg_status"]["0"], "last_completed_collective": str(last)}}
+        return found | {"entries": entries, "pg_status": status}
+
+
+def test_who_is_left_alone_in_an_exchange_that_does_not_fit_expects_more_than_it_gets(tmp_path: Path) -> None:
+    exchange: list[Step] = [Call("all_to_all", 40, 64), Sync()]
+    found = verdict(ShortOfData(every(4, exchange * 6), timed=False), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("collective-mismatch", [3], "likely")  # as never before
+    assert "all_to_all 5 of the default group" in found.summary
+    assert "of all only rank 3 still waits in it" in found.summary
+    assert found.evidence[0].startswith("number 5 of the default group: rank 3: all_to_all of 64 elements for 80")
+    assert "input_split_sizes" in found.fix

@@ -32,6 +32,20 @@ def test_a_layer_that_one_rank_left_out_is_found_where_only_the_end_lacks_a_call
     assert found.evidence[0].startswith("over all of their groups, ranks")
 
 
+def test_another_order_by_a_branch_that_no_rank_had_taken_before(tmp_path: Path) -> None:
+    """Its calls look like no others, but for what is summed: in the circle it is the one that left the order."""
+
+    def turn(rank: int, *, crossed: bool = False) -> list[Step]:
+        of_all = Call("all_reduce", 22 if crossed else 12, 512)
+        of_two = Call("all_reduce", 19 if crossed else 9, 256, f"tp{rank // 2}")
+        return [of_two, of_all, Sync()] if crossed else [of_all, of_two, Sync()]
+
+    programs = {rank: [*turn(rank) * 4, *turn(rank, crossed=rank == 3), *END] for rank in range(4)}
+    found = verdict(JobDumps(programs, mesh(2, 2), timed=False), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("group-order-cycle", [3], "likely")
+    assert "earlier than the others, and from lines where no rank had called it before" in found.summary
+
+
 def test_where_the_place_is_no_longer_recorded_no_order_of_groups_is_blamed(tmp_path: Path) -> None:
     programs = {rank: [*_turn(rank) * 4, *_turn(rank, without=rank == 3), *_turn(rank) * 25, *END] for rank in range(4)}
     found = verdict(JobDumps(programs, mesh(2, 2), timed=False, window=60), tmp_path)
