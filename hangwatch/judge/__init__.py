@@ -10,6 +10,7 @@ from hangwatch.facts.calls.histories import ranks_diff
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.as_it_stood import as_it_stood, by_a_timeout
 from hangwatch.facts.processes.stopped_later import before_the_stop, sentences, stopped_later
+from hangwatch.facts.processes.store_waits import awaits_key, store_ports
 from hangwatch.judge.as_they_stood import until_the_end
 from hangwatch.judge.explained import best, may_explain
 from hangwatch.judge.order import ORDER
@@ -22,6 +23,7 @@ from hangwatch.rules.undetermined import undetermined
 __all__ = ["ORDER", "Case", "Finding", "diagnose", "worth_confirming"]
 
 Answer = TypeVar("Answer")
+_LACKING = ("uneven-steps", "early-exit", "skipped-collective")
 
 
 def diagnose(snapshot: Snapshot) -> Judgement:
@@ -63,9 +65,23 @@ def _findings(case: Case, faults: list[str]) -> Iterator[Finding]:
     first = ""
     for rule in ORDER:
         found = asked(rule, case, faults) if not first or may_explain(rule, first) else None
-        if found is not None:
+        if found is not None and not _keeps_none_waiting(case, found):
             first = first or found.cause
             yield found
+
+
+def _keeps_none_waiting(case: Case, found: Finding) -> bool:
+    """It blames ranks for calls that they lack, and all waits end at others, on their way in code of their own.
+
+    Whatever the blamed ranks did not call, the wait is for what those do now.
+    """
+    if found.cause not in _LACKING:
+        return False
+    ranks = {culprit.rank for culprit in found.culprits if culprit.rank is not None} | {*found.awaited}
+    if not ranks or not case.ends_beside(ranks):
+        return False
+    ports = store_ports(case)
+    return not any(awaits_key(view, ports) for view in case.views(case.awaited()))
 
 
 def worth_confirming(snapshot: Snapshot) -> list[tuple[int, int]]:

@@ -79,12 +79,26 @@ def _what(view: RankView) -> str:
 def _is_ahead(case: Case, view: RankView) -> bool:
     """It is in a later step than all that wait: it went on without what they wait for, wherever it stands now.
 
-    Not where the steps of the one are batches and those of the others are none: it loads the data for all.
+    Not where the steps of the one are batches and those of the others are none: it loads the data for all. Nor where it
+    has made as many forward passes and updates as they: it has drawn a batch more, to see whether there is one.
     """
-    now, waiting = view.step.step, [case.ranks[rank].step for rank in case.blocked]
-    alike = all((step.batch is None) is (view.step.batch is None) for step in waiting)
-    later = now is not None and all(step.step is not None and step.step < now for step in waiting)
-    return alike and later and bool(waiting)
+    now, waiting = view.step.step, case.views(case.blocked)
+    alike = all((other.step.batch is None) is (view.step.batch is None) for other in waiting)
+    later = now is not None and all(other.step.step is not None and other.step.step < now for other in waiting)
+    return alike and later and bool(waiting) and not _as_far(view, waiting)
+
+
+def _as_far(view: RankView, others: list[RankView]) -> bool:
+    made = _made(view)
+    return made is not None and all(_made(other) == made for other in others)
+
+
+def _made(view: RankView) -> tuple[int, int] | None:
+    """How many forward passes and updates a rank has made; None where it makes none that are counted."""
+    progress = view.reading.progress if view.reading is not None else None
+    if progress is None or not (progress.forwards and progress.optimizer_steps):
+        return None
+    return progress.forwards, progress.optimizer_steps
 
 
 def _awaits_rank_zero(case: Case, stuck: list[RankView]) -> bool:
