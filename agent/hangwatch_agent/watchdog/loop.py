@@ -335,7 +335,7 @@ class Watchdog:
         with self._looking:
             ended = self.dismissed or self.ending.is_over
             if exit_code == 0 and not ended:
-                self.response.ended_well()
+                self.response.ended_well(self.rank_states)
             if self.incidents.open is None and not ended and self._came_down(exit_code):
                 self._examine(())
 

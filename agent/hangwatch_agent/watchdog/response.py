@@ -107,9 +107,13 @@ class Response:
         if begins or now - self._moves_since >= MOVES_S:
             self._recovered()
 
-    def ended_well(self) -> None:
-        """The job has come to its end: if its ranks moved last, nothing was wrong with them."""
-        if self._moves_since is not None and self.incidents.open is not None:
+    def ended_well(self, rank_states: Sequence[RankState]) -> None:
+        """The job has come to its end: if its ranks moved last, nothing was wrong with them.
+
+        They may have gone on and ended between two looks.
+        """
+        opened = self.incidents.open
+        if opened is not None and (self._moves_since is not None or self._has_moved(opened, rank_states)):
             self._recovered()
 
     def _has_moved(self, opened: Incident, rank_states: Sequence[RankState]) -> bool:

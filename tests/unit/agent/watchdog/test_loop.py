@@ -193,6 +193,17 @@ def test_a_job_that_moved_last_and_ends_well_has_recovered(world: World, code: i
     assert ("RECOVERED" in world.stream.getvalue()) is over
 
 
+@pytest.mark.parametrize(("moved_at", "over"), [(12.0, True), (10.0, False)])
+def test_ranks_that_go_on_and_end_well_between_two_looks_have_recovered(
+    world: World, moved_at: float, *, over: bool
+) -> None:
+    world.hangs()
+    world.look(11.5, *pair())
+    world.roster.rank_states = tuple(replace(each, state="X") for each in pair(moved_at=moved_at))
+    world.watchdog.close(0)
+    assert ("RECOVERED" in world.stream.getvalue()) is over
+
+
 def test_a_wait_without_ranks_is_over_when_the_first_ranks_come(world: World) -> None:
     """A node that comes late: the launchers wait in their rendezvous, and no rank is there yet."""
     world.hangs()
