@@ -67,6 +67,7 @@ from hangwatch.rules.step.node_lost import node_lost
 from hangwatch.rules.step.point_to_point_deadlock import (
     ended_with_fewer_messages,
     lacks_a_counterpart,
+    no_sender_is_left,
     point_to_point_deadlock,
 )
 from hangwatch.rules.step.rank_died import dead_by_nccl, rank_died
@@ -163,6 +164,7 @@ ORDER: tuple[Rule, ...] = (
     non_daemon_thread,
     atexit_handler,
     stayed_with_a_lone_call,
+    no_sender_is_left,
     destroy_asymmetric,
     # Ranks whose histories differ.
     *HISTORIES,

@@ -33,7 +33,7 @@ def point_to_point_deadlock(case: Case) -> Finding | None:
     if found is not None:
         too = also_early(case, found) if found.early else ()
         return _of_two_sides(case, found, too) if too else _of_habit(case, found)
-    return _without_answer(case) or _from_any_rank(case) or _in_a_circle(case) or _with_a_root(case)
+    return _without_answer(case) or _in_a_circle(case) or _with_a_root(case)
 
 
 def lacks_a_counterpart(case: Case) -> Finding | None:
@@ -187,35 +187,53 @@ def _awaits(root: Blocked, entry: Blocked) -> bool:
     return root.need is None and not root.to_a_peer and entry.rank in root.lacking
 
 
-def _from_any_rank(case: Case) -> Finding | None:
-    """A rank waits for a message of any other one, all of which wait in collectives for that rank."""
+def no_sender_is_left(case: Case) -> Finding | None:
+    """A rank waits for a message of any other one, all of which wait for that rank in their calls, or have ended."""
     lone = [entry for entry in case.blocked.values() if _takes_any(entry)]
-    others = [entry for entry in case.blocked.values() if entry not in lone]
-    living = [view for view in case if not view.dead]
-    if len(lone) != 1 or not others or len(case.blocked) < len(living):
+    if len(lone) != 1:
         return None
-    rank, call = lone[0].rank, lone[0].call
-    if call is None or not all(entry.need is not None and rank in entry.need.absent for entry in others):
+    (entry,) = lone
+    rank, call, others = entry.rank, entry.call, [view for view in case if view.rank != entry.rank]
+    waiting = [case.blocked[view.rank] for view in others if view.rank in case.blocked]
+    over = [view.rank for view in others if view.over and view.rank not in case.blocked]
+    if call is None or not others or len(waiting) + len(over) < len(others):
         return None
-    ranks = [entry.rank for entry in others]
-    made = {each: _sends(case, each, call.group) for each in ranks}
+    if not all(rank in each.lacking for each in waiting) or unanswered(case) is not None:
+        return None
+    made, counted = _messages(case, entry, [view.rank for view in others])
     fewer = _with_fewer(made)
-    less = f"; {words.ranks(fewer)} sent fewer messages than the others" if fewer else ""
+    ways = _ways_past_its_sends(case, fewer[0], call.group) if len(fewer) == 1 else ()
+    less = f"; {words.ranks(fewer)} sent fewer messages than the others{skip_path(ways)}" if fewer else ""
+    ended = f"{words.verb(len(over), 'the program', 'the programs')} of {words.ranks(over)}"
+    ended = f"{ended} {words.verb(len(over), 'is', 'are')} over" if over else ""
+    where = filter(None, (_wait_for_it(case, waiting) if waiting else "", ended))
     return Finding(
         "point-to-point-deadlock",
         Certainty.LIKELY,
-        f"{words.ranks([rank], capital=True)} waits to receive from any rank{words.at(lone[0].where)}, and no rank is"
-        f" left that would send: {case.wait_words(ranks)} for it in"
-        f" {call_words(others[0])}{words.at(others[0].where)}{less}.",
+        f"{words.ranks([rank], capital=True)} waits to receive from any rank{words.at(entry.where)}, and no rank is"
+        f" left that would send: {words.listed(where)}{less}.",
         fix="let each rank say that it sends no more, and count those messages, not the ones that should come",
-        culprits=case.culprits(fewer),
-        victims=tuple(each for each in (rank, *ranks) if each not in fewer),
+        culprits=case.culprits(fewer, the_only(ways)),
+        victims=tuple(each for each in (rank, *(other.rank for other in waiting)) if each not in fewer),
         step=case.ranks[rank].step,
         evidence=(
-            f"sends in group {call.group}: {words.listed(f'{n:,} of rank {each}' for each, n in _shown(made, fewer))}",
+            *((f"{counted} {_shown(made, fewer)}",) if made else ()),
+            *evidence_of(ways),
         ),
         awaited=(rank,),
     )
+
+
+def _wait_for_it(case: Case, waiting: list[Blocked]) -> str:
+    first = waiting[0]
+    return f"{case.wait_words(each.rank for each in waiting)} for it in {call_words(first)}{words.at(first.where)}"
+
+
+def _ways_past_its_sends(case: Case, rank: int, group: str) -> tuple[Bypass, ...]:
+    """How a turn of the rank goes on without the send that it made last."""
+    made = reversed(case.ranks[rank].evidence.board_calls)
+    last = next((call for call in made if call.group == group and "send" in call.op), None)
+    return _ways_past(case, last) if last is not None else ()
 
 
 def _takes_any(entry: Blocked) -> bool:
@@ -223,20 +241,32 @@ def _takes_any(entry: Blocked) -> bool:
     return call is not None and is_point_to_point(call) and "recv" in call.op and call.peer is None
 
 
-def _sends(case: Case, rank: int, group: str) -> int:
-    return sum(head.sent for head in case.ranks[rank].evidence.board_heads if head.name == group)
+def _messages(case: Case, taker: Blocked, ranks: list[int]) -> tuple[dict[int, int], str]:
+    """How many messages each of `ranks` sent, and what was counted; nothing where it is not known of all.
+
+    A rank that has destroyed its groups no longer tells: then the answers that it got do, where each message has one.
+    """
+    group = taker.call.group if taker.call is not None else ""
+    heads = {rank: [each for each in case.ranks[rank].evidence.board_heads if each.name == group] for rank in ranks}
+    if all(heads.values()):
+        return {rank: sum(head.sent for head in own) for rank, own in heads.items()}, f"sends in group {group}, by rank"
+    taken = [each for each in case.ranks[taker.rank].evidence.board_heads if each.name == group]
+    answers = {peer.peer: peer.sent for head in taken for peer in head.peers if peer.sent}
+    known = {rank: answers[rank] for rank in ranks if rank in answers}
+    return (known if len(known) == len(ranks) else {}), f"answers of rank {taker.rank} in group {group}, to rank"
 
 
 def _with_fewer(made: dict[int, int]) -> tuple[int, ...]:
     """The fewer ranks that sent less than the rest, all of which sent equally many; () where nothing is usual."""
-    (usual, times), *others = Counter(made.values()).most_common()
+    (usual, times), *others = Counter(made.values()).most_common() or [(0, 0)]
     known = 2 * times > len(made) and all(count < usual for count, _ in others)
     return tuple(rank for rank, count in made.items() if count < usual) if known else ()
 
 
-def _shown(made: dict[int, int], fewer: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Of a large job a few, those with fewer messages among them."""
-    return sorted(sorted(made.items(), key=lambda each: each[0] not in fewer)[: words.SHOWN])
+def _shown(made: dict[int, int], fewer: tuple[int, ...]) -> str:
+    """`1: 60 and 2: 54`; of a large job a few, those with fewer messages among them."""
+    shown = sorted(sorted(made.items(), key=lambda each: each[0] not in fewer)[: words.SHOWN])
+    return words.listed(f"{rank}: {count:,}" for rank, count in shown)
 
 
 def _of_habit(case: Case, found: LeftHabit) -> Finding:
