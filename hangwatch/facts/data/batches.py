@@ -155,10 +155,22 @@ def drawn_words(case: Case, uneven: Uneven) -> tuple[str, ...]:
     return (*sentences, *_resumed_words(case, uneven))
 
 
+def resumed_further(case: Case, uneven: Uneven) -> bool:
+    """The short ranks began that epoch at a later batch than all others: what they lack they had drawn before."""
+    starts = _starts(case, uneven)
+    short, others = ([at for rank, at in starts.items() if (rank in uneven.short) is mine] for mine in (True, False))
+    return bool(short and others) and min(short) > max(others)
+
+
+def _starts(case: Case, uneven: Uneven) -> dict[int, int]:
+    """The batch at which each rank's iterator of that epoch began; 0 where it was not resumed."""
+    loaders = {rank: loader for rank in uneven.drawn if (loader := case.ranks[rank].loader) is not None}
+    return {rank: each.resumed_at for rank, each in loaders.items() if each.epoch == uneven.epoch}
+
+
 def _resumed_words(case: Case, uneven: Uneven) -> tuple[str, ...]:
     """Where iterators of that epoch were resumed at different batches: from which one each rank went on."""
-    loaders = {rank: loader for rank in uneven.drawn if (loader := case.ranks[rank].loader) is not None}
-    found = by_value({rank: each.resumed_at for rank, each in loaders.items() if each.epoch == uneven.epoch})
+    found = by_value(_starts(case, uneven))
     if len(found) < 2:
         return ()
     starts = [f"{case.name(ranks)} at batch {batch}" for batch, ranks in sorted(found.items())]

@@ -14,6 +14,7 @@ from hangwatch.facts.data.batches import (
     first_uneven,
     forwards,
     now_at,
+    resumed_further,
 )
 from hangwatch.facts.differences.other_loaders import uneven_elsewhere, uneven_still
 from hangwatch.facts.differences.parting import counted, parting
@@ -32,6 +33,11 @@ from hangwatch.stacks.frames import user_frame
 _FIX_IN_JOIN = (
     "Join stands in for DDP's own collectives alone: take the loop's other ones out of it, or give every rank the same"
     " number of batches: DistributedSampler(..., drop_last=True)"
+)
+
+_FIX_RESUMED = (
+    "go on from one batch on every rank: agree on the step of the checkpoint (all_reduce with MIN) and load that one on"
+    " all of them, and count a checkpoint only once all ranks have written theirs"
 )
 
 # Where DDP makes none of the calls: Join stands in for nothing there.
@@ -60,13 +66,14 @@ def uneven_steps(case: Case) -> Finding | None:
     )
     one = len(culprits) == 1
     total = f"{'' if _is_total(case, uneven) else 'at least '}{words.plural(_total(case, uneven), 'batch')}"
-    sizes = _batch_sizes(case, uneven)
+    sizes, resumed = _batch_sizes(case, uneven), resumed_further(case, uneven)
+    before = f" (which {'it' if one else 'they'} had resumed at a later batch than the others)" if resumed else ""
     return Finding(
         "uneven-steps",
         case.weigh(witnesses := _as_facts(case, uneven)),
         f"{case.name(culprits, capital=True)} ran out of data: {'it' if one else 'they'} drew {_as_many(uneven)} of"
-        f" {total} in epoch {uneven.epoch}{tail}.",
-        fix=_fix(case, culprits, sizes),
+        f" {total} in epoch {uneven.epoch}{before}{tail}.",
+        fix=_FIX_RESUMED if resumed else _fix(case, culprits, sizes),
         culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(culprits)),
         step=StepName(uneven.epoch, uneven.fewest, _step_of(first, uneven)),
         evidence=(sizes,) if sizes else (),

@@ -140,7 +140,7 @@ def synchronised_at_own_intervals(case: Case) -> Finding | None:
                 f" {len(case.ledger.complete_steps(rank))}"
                 for rank in (*inside[:1], *others[: words.SHOWN - 1])
             ),
-            f"{words.step(first.name)} was the first in which some did, and others did not",
+            f"in {words.step(first.name)} it was first seen that some did, and others did not",
         ),
         status=case.failed_status,
         awaited=tuple(case.ranks),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from hangwatch import words
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.skip_paths import evidence_of, skip_path, the_only, ways_past
@@ -13,6 +15,7 @@ from hangwatch.model import Bypass, Certainty, LoaderFacts, LoopFacts, Status, S
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.turns import left_after_fewer_turns
+from hangwatch.stacks.frames import origin
 
 
 def made_fewer_calls(case: Case) -> Finding | None:
@@ -83,17 +86,17 @@ def passed_a_call(case: Case) -> Finding | None:
         return None
     past, behind = found.past, found.behind
     first, there = case.ranks[past[0]], case.usual_place(behind)
-    one, ways = len(past) == 1, _ways_past(case, behind[0])
+    one, ways, within = len(past) == 1, _ways_past(case, behind[0]), _calls_a_package(first)
     return Finding(
         "skipped-collective",
         Certainty.LIKELY,
-        f"{case.name(past, capital=True)} made fewer collectives than the others and {'is' if one else 'are'} in"
-        f" {first.now.call or 'a later one'} already{words.at(first.where)}, where all ranks come;"
-        f" {case.wait_words(behind)} in the earlier one{words.at(there)}{_passed(case, past, ways)}.",
+        f"{case.name(past, capital=True)} {'is' if one else 'are'} in {first.now.call or 'a later call'}"
+        f" already{words.at(first.where)}{'' if within else ', where all ranks come'}; {case.wait_words(behind)} in the"
+        f" earlier call{words.at(there)}, which {case.name(past)} passed{skip_path(ways)}.",
         culprits=case.culprits(past, the_only(ways)),
         step=first.step,
         evidence=(
-            f"no condition leads to {words.place(first.where)}, and no rank had been there before",
+            *(() if within else (_new_to_all(first),)),
             f"{case.name(past)} {'has' if one else 'have'} been at {words.place(there)} before, as the others",
             *evidence_of(ways),
         ),
@@ -110,6 +113,11 @@ def _ways_past(case: Case, rank: int) -> tuple[Bypass, ...]:
     return ways_past(case, place) if place is not None and (loop is None or not loop.leaves) else ()
 
 
-def _passed(case: Case, ranks: tuple[int, ...], ways: tuple[Bypass, ...]) -> str:
-    path = skip_path(ways)
-    return f", which {case.name(ranks)} passed{path}" if path else ""
+def _new_to_all(view: RankView) -> str:
+    return f"no condition leads to {words.place(view.where)}, and no rank had been there before"
+
+
+def _calls_a_package(view: RankView) -> bool:
+    """The call is made by a package, such as a trainer, below the user's line: whose source may have conditions."""
+    inner = takewhile(lambda frame: frame != view.where, view.evidence.main_stack)
+    return any(origin(frame.file) == "package" for frame in inner)

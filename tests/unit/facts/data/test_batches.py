@@ -49,6 +49,10 @@ def test_loaders_resumed_at_different_batches_are_named() -> None:
     assert "their loaders began that epoch at different batches: rank 0 at batch 0 and rank 1 at batch 4" in (
         verdict.evidence
     )
+    assert (
+        "5 of at least 6 batches in epoch 0 (which it had resumed at a later batch than the others)" in verdict.summary
+    )
+    assert "go on from one batch on every rank" in verdict.fix
 
 
 def test_a_rank_in_its_backward_is_in_a_step() -> None:
