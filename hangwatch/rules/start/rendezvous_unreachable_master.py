@@ -13,6 +13,10 @@ from hangwatch.model import Certainty, Culprit, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
+_FIX_MADE = (
+    "set {name} once, before the ranks are started, and hand it to all of them: what each rank computes for itself, as"
+    " by hash() of a text or from a free port, differs between processes"
+)
 CONNECTED_S = 5.0  # seconds after its start until a rank has connected: a connection may be a moment late
 STORE_RETRIES_S = 100.0  # seconds after the master came: a client of its store tries again in pauses of up to 90 s
 
@@ -54,23 +58,38 @@ def _goes_elsewhere(case: Case, arrivals: Arrivals, astray: list[RankView]) -> F
     others = [view for view in (*arrivals.waiting, *arrivals.late) if view not in astray]
     wrong, right = address(astray[0]), address(others[0])
     settled = all(view.steady and arrivals.age(view) > CONNECTED_S for view in astray)
-    culprits = [view.rank for view in astray]
     outvoted = len(others) > len(astray)  # of two halves, either may be what was meant
     name = "MASTER_PORT" if wrong[0] == right[0] else "MASTER_ADDR"
+    everyone, culprits = [*astray, *others], [view.rank for view in astray]
+    made = sorted(view.rank for view in everyone if _is_made_there(view, name))
+    meant = right[0] if name == "MASTER_ADDR" else right[1]
     return Finding(
         "rendezvous-unreachable-master",
         Certainty.PROVEN if settled and outvoted else Certainty.LIKELY,
         f"{case.name(culprits, capital=True)} {words.verb(len(culprits), 'looks', 'look')} for the master at"
         f" {_addresses(astray)}, and {case.name([view.rank for view in others])} at {_addresses(others)}.",
-        fix=f"give every rank the same {name}: {right[0] if name == 'MASTER_ADDR' else right[1]}",
+        fix=_FIX_MADE.format(name=name) if made else f"give every rank the same {name}: {meant}",
         culprits=tuple(view.culprit() for view in astray),
         victims=tuple(view.rank for view in others),
-        evidence=tuple(
-            f"rank {view.rank} (pid {view.pid}) has MASTER_ADDR:MASTER_PORT {':'.join(address(view))}{_connected(view)}"
-            for view in [*astray, *others][: words.SHOWN]
+        evidence=(
+            *map(_looks_at, everyone[: words.SHOWN]),
+            *((f"the program sets {name} itself on {case.name(made)}",) if made else ()),
         ),
         status=Status.HUNG if settled or case.stalled(culprits) else Status.WAITING,
     )
+
+
+def _looks_at(view: RankView) -> str:
+    return f"rank {view.rank} (pid {view.pid}) has MASTER_ADDR:MASTER_PORT {':'.join(address(view))}{_connected(view)}"
+
+
+def _is_made_there(view: RankView, name: str) -> bool:
+    """Its program has set that variable itself: the process was started without it, or with another value."""
+    process, reading = view.evidence.process, view.reading
+    if process is None or reading is None or not process.environment:
+        return False
+    own = reading.identity.environment.get(name)
+    return own is not None and process.environment.get(name) != own
 
 
 def _addresses(views: Iterable[RankView]) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from hangwatch.model import Phase, Progress, RankEvidence
+from hangwatch.model import Phase, ProcessFacts, Progress, RankEvidence
 from tests.unit.job import IN_CODE, IN_MESH, IN_SPAWN_JOIN, NOW, blamed, judge, launcher, other, rank, starting, told
 from tests.unit.rules.start.starts import NEVER_CAME
 
@@ -100,3 +102,18 @@ def test_each_rank_may_look_at_a_port_of_its_own() -> None:
     judgement = judge(starting(0, world_size=3), *astray)
     assert [rank for rank, _, _ in blamed(judgement)] == [1, 2]
     assert "127.0.0.1:29501 and 127.0.0.1:29502, and rank 0 at 127.0.0.1:29500" in judgement.verdict.summary
+
+
+def test_a_port_that_the_program_computes_on_each_rank_is_to_be_made_once() -> None:
+    """GIVEN processes that were started without a port WHEN each has one of its own THEN no port is the one to give."""
+    ports = {0: "29500", 1: "29501", 2: "29502"}
+    ranks = [lost(n, environment={"MASTER_PORT": port}, world_size=3) for n, port in ports.items()]
+    judgement = judge(*(replace(each, process=_started_without_a_port(each)) for each in ranks))
+    assert [rank for rank, _, _ in blamed(judgement)] == [1, 2]
+    assert "set MASTER_PORT once, before the ranks are started" in judgement.verdict.fix
+    assert "the program sets MASTER_PORT itself on all ranks" in judgement.verdict.evidence
+
+
+def _started_without_a_port(entry: RankEvidence) -> ProcessFacts:
+    assert entry.process is not None
+    return replace(entry.process, environment={"OMP_NUM_THREADS": "1"})
