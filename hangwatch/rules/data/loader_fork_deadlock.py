@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.child import thread_of_parent
@@ -9,6 +11,12 @@ from hangwatch.facts.processes.data_loading import Feeding
 from hangwatch.facts.processes.data_waits import and_others, feedings, victims_of
 from hangwatch.model import Certainty, Status
 from hangwatch.rules.finding import Finding
+
+_TAKES_A_LOCK = re.compile(r"^(async )?with\b|\.acquire\(")
+_FIX_OF_A_LOCK = (
+    "make that lock anew in each worker (worker_init_fn), or begin with the workers before a thread takes it, or hold"
+    " it while they are forked (os.register_at_fork)"
+)
 
 
 def loader_fork_deadlock(case: Case) -> Finding | None:
@@ -21,13 +29,18 @@ def loader_fork_deadlock(case: Case) -> Finding | None:
     alike = len(found) == len([view for view in case if not view.dead])
     first, worker = found[0], found[0].busy[0]
     workers = [(each, worker) for each in found for worker in each.busy]
+    of_program = bool(_TAKES_A_LOCK.search(case.text_of(worker.where)))  # else it may be in a call of a library
+    what = "a lock" if of_program else "a lock or a thread pool"
+    holder = thread_of_parent(first.view)
+    by = f" (its thread {holder.name!r} may hold it)" if of_program and holder is not None and len(ranks) == 1 else ""
     return Finding(
         "loader-fork-deadlock",
         Certainty.PROVEN if proven else Certainty.LIKELY,
         f"{words.plural(len(workers), 'loader worker')} of {case.name(ranks)}"
-        f" {words.verb(len(workers), 'waits', 'wait')} for a lock or a thread pool that"
-        f" {words.verb(len(workers), 'its', 'their')} parent held at the fork, and no thread can release it"
-        f"{words.at(worker.where)}{and_others(case, ranks)}.",
+        f" {words.verb(len(workers), 'waits', 'wait')} for {what} that"
+        f" {words.verb(len(workers), 'its', 'their')} parent held at the fork{by}, and no thread of"
+        f" {words.verb(len(workers), 'it', 'them')} can release it{words.at(worker.where)}{and_others(case, ranks)}.",
+        fix=_FIX_OF_A_LOCK if of_program else "",
         culprits=() if alike else tuple(each.culprit(worker) for each, worker in workers),
         victims=victims_of(case, ranks),
         step=first.view.step,

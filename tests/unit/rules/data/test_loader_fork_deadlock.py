@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.unit.job import FETCHING, LIB, blamed, frames, judge, told, worker
+from hangwatch.judge import diagnose
+from hangwatch.model import Excerpt
+from tests.unit.job import FETCHING, LIB, SCRIPT, blamed, frames, judge, snapshot, told, worker
 from tests.unit.rules.data.loaders import WAITING, fed
 
 
@@ -37,6 +40,15 @@ def test_where_another_thread_does_something_it_is_only_likely() -> None:
 def test_of_one_rank_its_workers_are_named() -> None:
     judgement = judge(fed(0, forked(0), forked(1)), WAITING)
     assert blamed(judgement) == [(0, 200, "loader-worker"), (0, 201, "loader-worker")]
+
+
+def test_a_lock_of_the_program_is_told_by_its_line_and_mended_there() -> None:
+    evidence = snapshot(fed(0, forked(0)), WAITING)
+    line = Excerpt(SCRIPT, 12, 12, ("    with self.lock:",))
+    verdict = diagnose(replace(evidence, excerpts=(line,))).verdict
+    assert "waits for a lock that its parent held at the fork, and no thread of it can release it" in verdict.summary
+    assert "worker_init_fn" in verdict.fix
+    assert "a lock or a thread pool" in diagnose(evidence).verdict.summary
 
 
 def test_a_pool_from_before_the_fork() -> None:
