@@ -25,6 +25,10 @@ from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import origin
 
+_FIX_RESTART = (
+    "set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 where torchrun restarts the job: an attempt then finds no addresses of"
+    " the one before; else look for what ended that rank first"
+)
 _BY_GLOO = re.compile(r"gloo/transport/")  # its errors name the line of its own source
 
 
@@ -91,15 +95,17 @@ def reason_not_known(case: Case) -> Finding | None:
     differed = _differed(case)
     ended = f"{told(view, ends[first])}{inside}{f', {when}' if when else ''}"
     reason = "the reason is not known: a call of any member of the group can be the cause"
+    fix = "read the last lines of every rank's output; compare what the ranks call in this step"
     if differed:
         reason = f"before that, {differed}: which side is wrong is not known"
     elif was_refused(view):
         reason = "nothing listens there: it is the address of a rank that has ended, perhaps in an earlier attempt"
+        fix = _FIX_RESTART
     return Finding(
         "undetermined",
         Certainty.UNDETERMINED,
         f"{words.ranks([first], capital=True)} {ended}; {reason}.",
-        fix="read the last lines of every rank's output; compare what the ranks call in this step",
+        fix=fix,
         victims=tuple(case.ranks),
         step=view.step if when else StepName(),
         evidence=(*end_sentences(case), *((differed,) if differed else ()), *_passes(case)),
