@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from hangwatch.model import Frame, every_rank
-from hangwatch.stacks.frames import user_frame
+from hangwatch.stacks.frames import behind_the_call, user_frame
 
 SCHEDULED, STARTED, COMPLETED, RETIRED = 0, 1, 2, 4  # the last one is added to one of the others
 STATE = 3  # mask for the first three
@@ -38,8 +38,8 @@ class Call:
 
     @property
     def where(self) -> Frame | None:
-        """The user's line that made the call."""
-        return user_frame(self.frames) or (self.frames[0] if self.frames else None)
+        """The user's line that made the call, else that of torch's which did, as of FSDP."""
+        return user_frame(self.frames) or behind_the_call(self.frames)
 
 
 @dataclass(slots=True)

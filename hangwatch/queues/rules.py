@@ -325,7 +325,10 @@ def _peer(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         f"{at(call)}, and {said}.{more}",
         culprits=tuple((each, _last_line(queues, each)) for each in absent),
         victims=victims((*chain.path, *alike), absent),
-        evidence=(f"open on rank {rank}: {call.op} {root.number}{at(call)}; no {wanted} with it on rank {peer}",),
+        evidence=(
+            f"open on rank {rank}: {call.op} {root.number}{at(call)}"
+            f"{f'; no {wanted} with it on rank {peer}' if known else ''}",
+        ),
         details=(f"{_HOST} rank {peer}.",) if known else (),
         waits=tuple(edge for each in reversed((*chain.path, *alike)) for edge in wait_edges(each)),
         fix=f"find out why {ranks(absent)} did not come to {words.verb(len(absent), 'its', 'their')} {word}",

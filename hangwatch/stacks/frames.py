@@ -63,6 +63,11 @@ def called_by_the_program(frames: tuple[Frame, ...]) -> bool:
     return all(_CALLING.search(frame.file) for frame in inner)
 
 
+def behind_the_call(frames: tuple[Frame, ...]) -> Frame | None:
+    """The innermost frame behind torch's own functions of the collective: what in torch, or beyond, called it."""
+    return next((frame for frame in frames if not _CALLING.search(frame.file)), frames[0] if frames else None)
+
+
 @lru_cache(maxsize=8192)
 def name_of(function: str) -> str:
     """The bare function name of `Class.method` or `outer.<locals>.inner`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hangwatch.model import Frame
-from hangwatch.stacks.frames import ENGINE, name_of, origin, stacks_of_trace, told, user_frame, via
+from hangwatch.stacks.frames import ENGINE, behind_the_call, name_of, origin, stacks_of_trace, told, user_frame, via
 from tests.unit.stacks.thread_stacks import LIB, MODULE, SITE, TORCH, USER
 
 
@@ -113,3 +113,12 @@ def test_packages_lines_are_told_by_a_checksum_that_is_the_same_on_all_machines(
     assert via((inner, TRAINS, USER)) == via((there, TRAINS, USER, MODULE)) != 0
     assert via((inner, EVALUATES, USER)) != via((inner, TRAINS, USER))
     assert via((USER, MODULE)) == 0
+
+
+def test_a_collective_of_torchs_own_is_told_by_what_called_it() -> None:
+    call = Frame(f"{TORCH}/distributed/distributed_c10d.py", 4398, "all_gather_into_tensor")
+    logged = Frame(f"{TORCH}/distributed/c10d_logger.py", 83, "wrapper")
+    fsdp = Frame(f"{TORCH}/distributed/fsdp/_fully_shard/_fsdp_collectives.py", 137, "__call__")
+    assert behind_the_call((call, logged, fsdp, MODULE)) == fsdp
+    assert behind_the_call((call, logged)) == call
+    assert behind_the_call(()) is None

@@ -134,8 +134,8 @@ def _polling(case: Case, stuck: list[RankView], waiting: str) -> Finding:
         Certainty.UNDETERMINED,
         f"{case.name(ranks, capital=True)} {words.verb(len(stuck), 'sleeps', 'sleep')} again and again{here},{guarded}"
         f" until another rank, or something outside of the job, has done what {_asked(first)}; {waiting}.",
-        fix=f"see what should end that loop; if it is for {others} to do, an error may have been caught there, or it was"
-        " undone (a file removed) before all had looked",
+        fix=f"see what should end that loop; if it is for {others} to do, an error may have been caught there, or it"
+        " was undone (a file removed) before all had looked",
         victims=tuple(case.ranks),
         step=first.step,
         evidence=(
@@ -148,9 +148,9 @@ def _polling(case: Case, stuck: list[RankView], waiting: str) -> Finding:
 
 
 def _asked(view: RankView) -> str:
-    """`` `while not flag.exists()` asks for``, where that is the only way out of its loop."""
+    """`` `while not flag.exists()` waits for``, where that is the only way out of its loop."""
     ways = view.now.loop.ways_out if view.now.loop is not None else ()
-    return f"`{ways[0].text}` asks for" if len(ways) == 1 else "it has not done"
+    return f"`{ways[0].text}` waits for" if len(ways) == 1 else "it has not done"
 
 
 def _adverb(case: Case, stuck: list[RankView]) -> str:
