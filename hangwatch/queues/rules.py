@@ -313,6 +313,7 @@ def _peer(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     call = root.calls[rank]
     wanted, word = ("recv", "receive") if call.op == "send" else ("send", "send")
     known = peer in queues.ranks
+    lacking = f"; no {wanted} with it on rank {peer}" if known else ""
     said = f"rank {peer} never enqueued the {word} for it" if known else f"there is no dump of rank {peer}"
     alike = [each for each in _beside(chain) if _is_alike(each, root)]
     absent = sorted({peer, *(other for each in alike for other in each.awaited)})
@@ -325,10 +326,7 @@ def _peer(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         f"{at(call)}, and {said}.{more}",
         culprits=tuple((each, _last_line(queues, each)) for each in absent),
         victims=victims((*chain.path, *alike), absent),
-        evidence=(
-            f"open on rank {rank}: {call.op} {root.number}{at(call)}"
-            f"{f'; no {wanted} with it on rank {peer}' if known else ''}",
-        ),
+        evidence=(f"open on rank {rank}: {call.op} {root.number}{at(call)}{lacking}",),
         details=(f"{_HOST} rank {peer}.",) if known else (),
         waits=tuple(edge for each in reversed((*chain.path, *alike)) for edge in wait_edges(each)),
         fix=f"find out why {ranks(absent)} did not come to {words.verb(len(absent), 'its', 'their')} {word}",
