@@ -15,7 +15,7 @@ from hangwatch.judge.as_they_stood import until_the_end
 from hangwatch.judge.explained import best, may_explain
 from hangwatch.judge.order import ORDER
 from hangwatch.judge.verdict import judged, stage_of
-from hangwatch.model import Certainty, Judgement, Snapshot, Stage
+from hangwatch.model import Certainty, Judgement, Snapshot, Stage, Status, Verdict
 from hangwatch.ranks import device_waits
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.undetermined import undetermined
@@ -48,8 +48,29 @@ def _diagnosed(snapshot: Snapshot) -> Judgement:
     if faults and finding.certainty is Certainty.PROVEN:
         finding = replace(finding, certainty=Certainty.LIKELY)
     diff = asked(ranks_diff, case, faults) if stage_of(finding) is Stage.STEP else None
-    judgement = judged(case, replace(finding, details=(*finding.details, *faults)))
+    judgement = _assembled(case, finding, faults)
     return replace(judgement, verdict=replace(judgement.verdict, diff=diff))
+
+
+def _assembled(case: Case, finding: Finding, faults: list[str]) -> Judgement:
+    """The judgement that follows from `finding`; if that fails, at least what the finding says."""
+
+    def assembled(case: Case) -> Judgement:
+        return judged(case, replace(finding, details=(*finding.details, *faults)))
+
+    if (found := asked(assembled, case, faults)) is not None:
+        return found
+    stalled = any(rank.stalled for rank in case.snapshot.ranks)
+    verdict = Verdict(
+        finding.cause,
+        Certainty.LIKELY if finding.certainty is Certainty.PROVEN else finding.certainty,
+        finding.summary,
+        fix=finding.fix,
+        culprits=finding.culprits,
+        evidence=finding.evidence,
+        details=(*finding.details, *faults),
+    )
+    return Judgement(finding.status or (Status.HUNG if stalled else Status.WAITING), Stage.STEP, verdict)
 
 
 def _while_it_waited(case: Case, faults: list[str]) -> Finding | None:

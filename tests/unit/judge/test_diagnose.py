@@ -25,6 +25,22 @@ def broken_rule(case: Case) -> Finding | None:
 
 
 @pytest.mark.faults_are_told
+def test_what_was_found_is_told_though_the_verdict_cannot_be_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, odd = [*STEP * 3, Call("all_gather", line=20)], [*STEP * 3, Call("reduce_scatter", line=20)]
+    snapshot = world(usual, odd, usual, usual)
+    whole = diagnose(snapshot).verdict
+
+    def fails(*evidence: object) -> None:
+        raise RuntimeError("no waits")
+
+    monkeypatch.setattr("hangwatch.judge.verdict.chain", fails)
+    verdict = diagnose(snapshot).verdict
+    assert (verdict.cause, verdict.summary, verdict.culprits) == (whole.cause, whole.summary, whole.culprits)
+    assert verdict.certainty is Certainty.LIKELY
+    assert any("failed (RuntimeError('no waits')); please report it" in said for said in verdict.details)
+
+
+@pytest.mark.faults_are_told
 def test_a_rule_that_fails_is_left_out_and_nothing_is_proven_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     usual, odd = [*STEP * 3, Call("all_gather", line=20)], [*STEP * 3, Call("reduce_scatter", line=20)]
     snapshot = world(usual, odd, usual, usual)
