@@ -57,9 +57,11 @@ def judged(case: Case, finding: Finding) -> Judgement:
 
 def _by_a_condition(case: Case, finding: Finding) -> bool:
     """The ranks went by a call at a condition which that call stands under, and that ends no turn of a loop."""
+    if finding.cause != "skipped-collective":
+        return False
     places = {culprit.where for culprit in finding.culprits}
     ways = [way for site in case.snapshot.call_sites for way in site.bypasses if way.where in places]
-    return finding.cause == "skipped-collective" and bool(ways) and not any(way.of_turn for way in ways)
+    return bool(ways) and not any(way.of_turn for way in ways)
 
 
 def stage_of(finding: Finding) -> Stage | None:

@@ -75,9 +75,9 @@ def _rank_of_gone(said: KernelSaid, logs: Logs) -> int | None:
 def unplaced(logs: Logs) -> Iterator[str]:
     """What it says of processes whose rank is not known."""
     for said in logs.kernel.values():
-        gone = bool(GONE.match(said.text))
-        rank = _rank_of_gone(said, logs) if gone else logs.rank_at(said.gpu, said.host)
-        if rank is not None and not gone:
+        lost = bool(GONE.match(said.text))
+        rank = _rank_of_gone(said, logs) if lost else logs.rank_at(said.gpu, said.host)
+        if rank is not None and not lost:
             yield f"the kernel log tells of {said.text}, at some time, of the GPU of {words.ranks([rank])} ({said.gpu})"
         elif rank is not None:
             continue

@@ -16,6 +16,7 @@ from .model import Communicator, Queues
 from .names import at, ranks
 from .stuck import Stuck
 
+_Order = tuple[tuple[str, str], ...]  # the groups of the same ranks, each by its name and its description
 _FIX = "call new_group for every group on every rank, in one order, outside of any condition"
 
 
@@ -29,9 +30,6 @@ def under_other_names(queues: Queues, chain: Chain) -> Finding | None:
         if len(parts) > 1 and one.waiting:
             return _found(queues, one, parts, chain)
     return None
-
-
-_Order = tuple[tuple[str, str], ...]  # the groups of the same ranks, each by its name and its description
 
 
 def _orders(queues: Queues, group: Communicator) -> dict[_Order, list[int]]:

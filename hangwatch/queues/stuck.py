@@ -10,6 +10,8 @@ from .matching import SYNCHRONISING, Shape, kind_of, malformed, roots_apart, sid
 from .model import COMPLETED, RETIRED, STARTED, STATE, Call, Communicator, Lane, Queues
 from .states import running
 
+_LOOKED_AT = 64  # numbers before a call
+
 
 class Kind(StrEnum):
     """What the ranks show at the first collective that is not complete."""
@@ -113,7 +115,10 @@ def _front(queues: Queues, group: Communicator) -> Stuck | None:
 
 
 def _unfit_below(queues: Queues, group: Communicator, floor: int) -> Stuck | None:
-    """An exchange that others completed and that does not fit, where ranks whose hosts went on stand: they get less."""
+    """An exchange that others completed and that does not fit, where ranks whose hosts went on stand: they get less.
+
+    One like it has to have fitted before: else the sizes on record are not those that are exchanged.
+    """
     ahead = (lane for lane in group.lanes.values() if lane.known and lane.enqueued >= floor)
     opened = [lane.numbers[place] for lane in ahead if (place := lane.first_open()) is not None]
     number = min(opened, default=floor + 1)
@@ -126,7 +131,18 @@ def _unfit_below(queues: Queues, group: Communicator, floor: int) -> Stuck | Non
     for rank, lane in group.lanes.items():
         _enter(queues, found, rank, lane)
     _compare(queues, found)
-    return found if found.why else None
+    exchange = bool(found.why) and all(kind_of(call) == "all_to_all" for call in found.calls.values())
+    return found if exchange and _fitted_before(queues, group, found) else None
+
+
+def _fitted_before(queues: Queues, group: Communicator, found: Stuck) -> bool:
+    """Whether the last such exchanges before it, from the same lines, sent as much as was expected."""
+    places = {call.where for call in found.calls.values()}
+    for number in range(found.number - 1, max(found.number - _LOOKED_AT, 0), -1):
+        calls = {rank: queues.call(lane, at[0]) for rank, lane in group.lanes.items() if (at := lane.places(number))}
+        if len(calls) == len(group.members) and {call.where for call in calls.values()} <= places:
+            return not unbalanced(calls, group)
+    return False
 
 
 def _done(state: int) -> bool:
