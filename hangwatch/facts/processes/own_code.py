@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.processes.child import Child, idle_children
+from hangwatch.facts.processes.child import CHILD_IDLE_CPU_S, Child, idle_children, thread_of_parent
 from hangwatch.facts.processes.locks import held_lock, holds, lock_name
 from hangwatch.facts.processes.sleep import how_it_sleeps, wakes_soon
 from hangwatch.model import ExceptionFacts, ProcessEvidence, Status
@@ -34,6 +34,7 @@ def status_of(case: Case, stuck: list[RankView]) -> Status:
     if not all(case.stalled([view.rank]) for view in stuck):
         return Status.WAITING
     slow = any(may_be_slow(view) and case.works(view) for view in stuck)  # to spin in a wait is no work
+    slow = slow or any(map(_a_thread_may_be_slow, stuck))
     alive = slow or any(view.moves_data or view.evidence.moved or child_works(view) for view in stuck)
     return Status.WAITING if alive or any(map(_wakes_soon, stuck)) else Status.HUNG
 
@@ -45,7 +46,18 @@ def _wakes_soon(view: RankView) -> bool:
 
 def may_be_slow(view: RankView) -> bool:
     uses_all = view.busy or view.starved  # of a processor, as far as it gets one
-    return uses_all and view.evidence.still_s < COMPUTING * view.evidence.patience_s
+    return uses_all and _is_young(view)
+
+
+def _a_thread_may_be_slow(view: RankView) -> bool:
+    """It waits for a thread of its own, which runs the program's code and uses the processor."""
+    waits = view.now.doing is Doing.LOCK or view.sleeps_privately
+    computes_besides = view.cpu is not None and view.cpu > CHILD_IDLE_CPU_S
+    return waits and computes_besides and thread_of_parent(view) is not None and _is_young(view)
+
+
+def _is_young(view: RankView) -> bool:
+    return view.evidence.still_s < COMPUTING * view.evidence.patience_s
 
 
 def child_works(view: RankView) -> bool:

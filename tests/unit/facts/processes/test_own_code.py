@@ -11,7 +11,7 @@ from hangwatch.judge import diagnose
 from hangwatch.model import Collectives, Frame, GroupHead, ProcessEvidence, RankEvidence, Status, ThreadStack
 from hangwatch.ranks.view import RankView
 from tests.unit.facts.processes.test_standstill import call, host, job
-from tests.unit.job import LIB, SCRIPT, frames, process, rank
+from tests.unit.job import IN_BARRIER, LIB, SCRIPT, frames, judge, process, rank
 from tests.unit.rules.step.worlds import stuck
 
 
@@ -39,6 +39,31 @@ def test_a_pause_of_a_rank_that_ends_before_long_is_waited_for_once(
     assert (verdict.cause, diagnose(replace(snapshot, ranks=ranks)).status) == ("user-code-blocked", status)
     assert ("is still in" in verdict.summary) is (status is Status.WAITING), verdict.summary
     assert ("for another 12 s" in verdict.summary) is (sleeps_s == 12.0), verdict.summary
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "still_s", "status"),
+    [(0.2, 35.0, Status.WAITING), (0.2, 200.0, Status.HUNG), (0.01, 35.0, Status.HUNG)],
+)
+def test_a_rank_that_waits_for_a_thread_of_its_own_which_computes_is_given_time(
+    cpu_s: float, still_s: float, status: Status
+) -> None:
+    lock = (Frame(SCRIPT, 43, "improve"),)
+    thread = ThreadStack(9, "feeder", (Frame(SCRIPT, 39, "_advance"),))
+    late = rank(
+        0,
+        lock,
+        issued=4,
+        completed=4,
+        threads=(thread,),
+        facts={"private_wait": True, "cpu_delta_s": cpu_s, "system_call": "futex"},
+        still_s=still_s,
+        patience_s=30.0,
+    )
+    waits = rank(1, IN_BARRIER, issued=5, completed=4, still_s=still_s, patience_s=30.0)
+    judgement = judge(late, waits)
+    assert (judgement.verdict.cause, judgement.status) == ("user-code-blocked", status), judgement.verdict.summary
+    assert "while its thread 'feeder' is in _advance (train.py:39)" in judgement.verdict.summary
 
 
 def test_a_rank_that_stands_where_others_wait_for_their_device_is_not_at_fault_beside_one_that_does_not() -> None:
