@@ -374,5 +374,6 @@ def _behind(departure: Departure) -> Iterable[str]:
     change = "fewer" if departure.kind is Kind.SKIPPED else "more"
     where = f"but for {calls} of one kind ({change})" if departure.scattered else f"shifted by {calls} ({change})"
     if agreeing > 0:
-        again = f"{words.plural(agreeing, 'call')} {words.verb(agreeing, 'agrees', 'agree')} again"
-        yield f"{f'behind these {calls}' if moved else where}, the next {again}"
+        begin = f"behind these {calls}" if moved else where
+        are = f"{words.plural(agreeing, 'call')} {words.verb(agreeing, 'is', 'are')}"
+        yield f"{begin}, the next {are} as on the others or in earlier rounds"

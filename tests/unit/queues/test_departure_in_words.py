@@ -11,7 +11,7 @@ from hangwatch.queues.readings import Kind
 
 
 @pytest.mark.parametrize(
-    ("agreeing", "said"), [(1, "the next 1 call agrees again"), (4, "the next 4 calls agree again")]
+    ("agreeing", "said"), [(1, "the next 1 call is as on the others"), (4, "the next 4 calls are as on the others")]
 )
 def test_calls_that_agree_again_are_counted(agreeing: int, said: str) -> None:
     group = Communicator("0", (0, 1, 2))
