@@ -18,7 +18,7 @@ from .history import Histories
 from .left_out import LeftOut, left_out
 from .lone import alone_in_circle, made_again, once_more
 from .model import Call, Queues
-from .names import at, named, ranks
+from .names import apart, at, named, ranks
 from .rhythm import Break
 from .stuck import Kind, Stuck
 from .tally import miscounted
@@ -82,7 +82,7 @@ def _of_messages(one: _Circle, stray: list[int], why: str) -> Finding:
         return skipped
     if (again := _again(one)) is not None:
         return again
-    broke = rhythm.the_one(one.histories.all_groups, one.inside, one.until) if not stray and one.counted else None
+    broke = rhythm.the_one(one.histories.all_groups, one.inside, one.until) if not stray else None
     if broke is not None:
         return miscounted(one.queues, one.chain) or _broken(broke, one)
     without, fix = _without(one.edges, stray)
@@ -229,12 +229,13 @@ def _broken(broke: Break, one: _Circle) -> Finding:
     """Of the ranks of the circle, one did otherwise than in all of its own earlier rounds."""
     rank = broke.rank
     own, usual = (one.histories.all_groups.recorded(rank, issued) for issued in (broke.own, broke.usual))
-    went = f"{own.op}{at(own)} where every earlier round had gone on to {usual.op}{at(usual)}"
+    here, there = apart(own, usual)
+    went = f"{own.op}{words.at(here)} where every earlier round had gone on to {usual.op}{words.at(there)}"
     return Finding(
         "point-to-point-deadlock",
         Certainty.LIKELY,
         f"Rank {rank} went on to {went}: since then {ranks(one.inside)} wait for each other in a circle.",
-        culprits=((rank, own.where),),
+        culprits=((rank, here),),
         victims=victims(one.chain.path, (rank,)),
         evidence=(*map(str, one.edges[:2]), "of these ranks, no other one left the order of its earlier rounds"),
         waits=tuple(edge for each in one.chain.roots for edge in wait_edges(each)),
