@@ -107,7 +107,7 @@ def _keeps_none_waiting(case: Case, found: Finding) -> bool:
 
 def worth_confirming(snapshot: Snapshot) -> list[tuple[int, int]]:
     """(rank, pid) of ranks whose native frames may show a wait on their device: one of each stack that would matter."""
-    if not any("nccl" in head.backend for rank in snapshot.ranks for head in rank.collectives.heads):
+    if not any(head.uses_nccl for rank in snapshot.ranks for head in rank.collectives.heads):
         return []
     case = Case(snapshot)
     if any(view.evidence.moved for view in case):

@@ -52,7 +52,7 @@ def hints(case: Case, finding: Finding) -> tuple[str, ...]:
 
 def _uses_nccl(view: RankView) -> bool:
     heads = (*view.evidence.collectives.heads, *view.evidence.board_heads)
-    return any("nccl" in head.backend for head in heads)
+    return any(head.uses_nccl for head in heads)
 
 
 def _torch(view: RankView) -> str:

@@ -69,6 +69,11 @@ class GroupHead:
     def key(self) -> tuple[str, tuple[int, ...]]:
         return (self.name, self.members)
 
+    @property
+    def uses_nccl(self) -> bool:
+        """Its collectives, or those of one of its two backends, are queued on a device."""
+        return "nccl" in self.backend
+
 
 @dataclass(frozen=True)
 class Collectives:

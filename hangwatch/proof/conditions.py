@@ -76,7 +76,7 @@ def wait_is_seen(view: RankView, ledger: Ledger) -> bool:
 
 def uses_a_device(view: RankView, ledger: Ledger) -> bool:
     """One of its groups has a device's backend."""
-    return any("nccl" in group.heads[view.rank].backend for group in ledger.groups_of(view.rank))
+    return any(group.heads[view.rank].uses_nccl for group in ledger.groups_of(view.rank))
 
 
 def never_issues_again(view: RankView) -> bool:

@@ -151,7 +151,7 @@ def _caught_up(heads: Iterable[GroupHead], recorded: Iterable[Collective]) -> tu
 
 def _by_status(head: GroupHead, through: Mapping[str, int]) -> int:
     messages = head.sent or head.received
-    return -1 if messages and head.name in through and "nccl" in head.backend else head.completed
+    return -1 if messages and head.name in through and head.uses_nccl else head.completed
 
 
 def _joined(recorded: Collective, on_board: dict[tuple[str, int], Collective]) -> Collective:

@@ -108,7 +108,7 @@ def _completed(case: Case, view: RankView, head: GroupHead, issued: int) -> int:
     host: of these only the backend knows.
     """
     frames, _, _ = frames_at_end(view)
-    behind = "nccl" in head.backend or in_the_engine(frames) or not frames
+    behind = head.uses_nccl or in_the_engine(frames) or not frames
     if head.completed >= 0 and behind:
         return max(head.completed, _of_steps_before(view, head))
     waited = [call for call in case.ledger.open_calls(view.rank) if call.group == head.name]
@@ -121,7 +121,7 @@ def _completed(case: Case, view: RankView, head: GroupHead, issued: int) -> int:
 
 def _of_steps_before(view: RankView, head: GroupHead) -> int:
     """What it had issued as its last step began. A backward ends with its gradients, where no device runs behind."""
-    steps = view.reading.steps if view.reading is not None and "nccl" not in head.backend else ()
+    steps = view.reading.steps if view.reading is not None and not head.uses_nccl else ()
     return min(steps[-1].issued.get(head.name, 0), head.issued) if steps else 0
 
 

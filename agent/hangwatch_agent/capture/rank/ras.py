@@ -192,4 +192,4 @@ class _Conversation:
 
 
 def _uses_nccl(rank: RankEvidence) -> bool:
-    return any("nccl" in head.backend for head in rank.collectives.heads)
+    return any(head.uses_nccl for head in rank.collectives.heads)

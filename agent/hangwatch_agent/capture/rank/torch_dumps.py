@@ -202,7 +202,7 @@ class TorchDumps:
 def wants_dump(rank: RankEvidence) -> bool:
     """Whether a rank uses NCCL and has not told its collectives itself, or is gone: torch may have written more."""
     heads = rank.collectives.heads
-    return any("nccl" in head.backend for head in heads) and (rank.collectives.source == "board" or not _lives(rank))
+    return any(head.uses_nccl for head in heads) and (rank.collectives.source == "board" or not _lives(rank))
 
 
 def fitting(content: bytes, reading: Reading) -> Collectives:
