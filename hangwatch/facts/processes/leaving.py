@@ -5,6 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.child import CHILD_QUIET_IO, HELPER
+from hangwatch.facts.processes.sleep import NAP_S
 from hangwatch.model import Phase, ProcessFacts, Status, ThreadStack
 from hangwatch.ranks.processes import computed
 from hangwatch.ranks.thread_stacks import below_the_user, is_ours
@@ -119,13 +120,17 @@ def _comes_to_an_end(stack: ThreadStack) -> bool:
 
 
 def _child_may_end(view: RankView) -> bool:
-    """The child that it joins takes short naps and has written files: it may work off what it was given."""
+    """The child that it joins takes short naps and has written files: it may work off what it was given.
+
+    Or it is in one longer sleep of which the end is near.
+    """
     if view.main.doing is not Doing.JOIN_CHILD:
         return False
     joined = view.evidence.process.waits_for if view.evidence.process is not None else None
     living = (each.facts for each in (*view.evidence.children, *view.evidence.workers) if each.role != HELPER)
     living = (each for each in living if joined in (None, each.pid))
-    return any(_sleeps_briefly(each) and (each.written_bytes or 0) > A_FILE for each in living)
+    asleep = filter(_sleeps_briefly, living)
+    return any((each.written_bytes or 0) > A_FILE or (each.sleeps_s or 0.0) > NAP_S for each in asleep)
 
 
 def _writes(view: RankView) -> bool:

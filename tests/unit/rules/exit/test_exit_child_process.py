@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from hangwatch.model import Frame, Phase, ProcessEvidence, RankEvidence
 from tests.unit.job import IN_CHILD_JOIN, SCRIPT, blamed, judge, leaving, main_thread, process, told
@@ -37,3 +40,13 @@ def test_the_only_child_where_the_system_does_not_say() -> None:
 
 def test_a_child_that_computes_is_waited_for() -> None:
     assert told(judge(DONE, joining(child(cpu_delta_s=0.9), waits_for=300)))[2] == "waiting"
+
+
+@pytest.mark.parametrize(
+    ("sleeps_s", "still_s", "status"),
+    [(9.0, 35.0, "waiting"), (9.0, 200.0, "lingering"), (0.5, 35.0, "lingering"), (3600.0, 35.0, "lingering")],
+)
+def test_a_child_in_a_sleep_whose_end_is_near_is_given_time(sleeps_s: float, still_s: float, status: str) -> None:
+    asleep = child(system_call="clock_nanosleep", sleeps_s=sleeps_s)
+    rank = replace(joining(asleep, waits_for=300), still_s=still_s, patience_s=30.0)
+    assert told(judge(DONE, rank))[2] == status
