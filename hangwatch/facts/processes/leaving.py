@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.processes.child import CHILD_QUIET_IO, HELPER
+from hangwatch.facts.processes.child import CHILD_QUIET_IO, HELPER, Child
 from hangwatch.facts.processes.sleep import NAP_S
 from hangwatch.model import Phase, ProcessFacts, Status, ThreadStack
 from hangwatch.ranks.processes import computed
@@ -120,17 +120,23 @@ def _comes_to_an_end(stack: ThreadStack) -> bool:
 
 
 def _child_may_end(view: RankView) -> bool:
-    """The child that it joins takes short naps and has written files: it may work off what it was given.
+    """The child that it joins takes short naps and has written files, or talks to others: it may work off its share.
 
-    Or it is in one longer sleep of which the end is near.
+    Or it is in one longer sleep of which the end is near. What a forked child talks to, it may have inherited.
     """
     if view.main.doing is not Doing.JOIN_CHILD:
         return False
-    joined = view.evidence.process.waits_for if view.evidence.process is not None else None
-    living = (each.facts for each in (*view.evidence.children, *view.evidence.workers) if each.role != HELPER)
-    living = (each for each in living if joined in (None, each.pid))
-    asleep = filter(_sleeps_briefly, living)
-    return any((each.written_bytes or 0) > A_FILE or (each.sleeps_s or 0.0) > NAP_S for each in asleep)
+    rank = view.evidence.process
+    joined = rank.waits_for if rank is not None else None
+    living = (each for each in (*view.evidence.children, *view.evidence.workers) if each.role != HELPER)
+    awaited = (Child(each) for each in living if joined in (None, each.facts.pid))
+    return any(_may_work_off(child, child.forked_from(rank)) for child in awaited if _sleeps_briefly(child.facts))
+
+
+def _may_work_off(child: Child, forked: bool) -> bool:
+    facts = child.facts
+    talks = not forked and any(each.state == "established" for each in facts.sockets)
+    return talks or (facts.written_bytes or 0) > A_FILE or (facts.sleeps_s or 0.0) > NAP_S
 
 
 def _writes(view: RankView) -> bool:

@@ -85,6 +85,14 @@ def _of_children(case: Case) -> Finding | None:
     )
 
 
+def _read_what_it_writes(case: Case, view: RankView) -> tuple[int, ...]:
+    """The processes that read the pipe in the write to which the rank stands: it waits for them to go on."""
+    process = view.in_kernel
+    if process is None or process.blocked_on is None or process.system_call not in _WRITES:
+        return ()
+    return readers_of(case, process.blocked_on.path)
+
+
 def _may_read(view: RankView) -> bool:
     """It has a thread of Python, torch's and ours aside, which may be the one that copies the child's output."""
     threads = (stack for stack in view.evidence.stacks if not stack.main)
@@ -96,7 +104,8 @@ def _unread(case: Case, view: RankView) -> list[_Writer]:
     """The children for which the rank waits and of whose full output it alone holds the other end."""
     if view.dead:
         return []
-    waiting = [child for child in view.evidence.children if awaits_child(view, child.facts)]
+    children, fed = view.evidence.children, _read_what_it_writes(case, view)
+    waiting = [child for child in children if awaits_child(view, child.facts) or child.facts.pid in fed]
     alone = {pipe.path for node in case.snapshot.nodes for pipe in node.pipes if pipe.readers == (view.pid,)}
     return [
         _Writer(view, child.facts, child.facts.blocked_on, place_of(child))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hangwatch.model import Frame, Phase, ProcessEvidence, RankEvidence
-from tests.unit.job import IN_CHILD_JOIN, SCRIPT, blamed, judge, leaving, main_thread, process, told
+from hangwatch.model import Frame, Phase, ProcessEvidence, RankEvidence, Socket
+from tests.unit.job import COMMAND, IN_CHILD_JOIN, SCRIPT, blamed, judge, leaving, main_thread, process, told
 from tests.unit.rules.exit.exits import DONE
 
 
@@ -49,4 +49,13 @@ def test_a_child_that_computes_is_waited_for() -> None:
 def test_a_child_in_a_sleep_whose_end_is_near_is_given_time(sleeps_s: float, still_s: float, status: str) -> None:
     asleep = child(system_call="clock_nanosleep", sleeps_s=sleeps_s)
     rank = replace(joining(asleep, waits_for=300), still_s=still_s, patience_s=30.0)
+    assert told(judge(DONE, rank))[2] == status
+
+
+@pytest.mark.parametrize(("command", "status"), [("python upload.py", "waiting"), (COMMAND, "lingering")])
+def test_a_program_of_its_own_that_talks_to_others_is_given_time(command: str, status: str) -> None:
+    """What a forked child has open it may have from its parent."""
+    talks = (Socket("10.0.0.1:4000", "10.0.0.9:443", "established"),)
+    naps = child(system_call="clock_nanosleep", sleeps_s=0.2, sockets=talks, command=command)
+    rank = replace(joining(naps, waits_for=300), still_s=35.0, patience_s=30.0)
     assert told(judge(DONE, rank))[2] == status

@@ -109,6 +109,15 @@ def test_a_rank_that_waits_for_a_child_whose_output_it_does_not_read(facts: dict
     assert "child process 300, which is stuck writing to standard output (server.py:14)" in judgement.verdict.summary
 
 
+@pytest.mark.parametrize(("reader", "cause"), [(CHILD, "output-pipe-full"), (50, "user-code-blocked")])
+def test_a_rank_that_writes_to_a_child_whose_output_it_does_not_read(reader: int, cause: str) -> None:
+    """Both pipes are full: a filter of which nobody reads what it writes."""
+    pipes = (*UNREAD["pipes"], Pipe("pipe:[77]", (reader,), (101,)))
+    writes: dict[str, Any] = {"system_call": "write", "blocked_on": OpenFile(12, "pipe:[77]")}
+    judgement = judge(WAITS, asking(server(), **writes), node={"pipes": pipes})
+    assert judgement.verdict.cause == cause
+
+
 @pytest.mark.parametrize("file", [SCRIPT, f"{LIB}/shutil.py"])
 def test_a_thread_of_the_rank_may_yet_read_it(file: str) -> None:
     reader = ThreadStack(9, "reader", (Frame(file, 7, "copyfileobj"), Frame(f"{LIB}/threading.py", 982, "run")))
