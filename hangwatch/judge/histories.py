@@ -10,7 +10,7 @@ from hangwatch.rules.left_the_order import left_the_order
 from hangwatch.rules.step.collective_mismatch import collective_mismatch
 from hangwatch.rules.step.collective_mismatch.in_another_group import called_in_another_group
 from hangwatch.rules.step.compile_skew import communicates_as_it_compiles
-from hangwatch.rules.step.concurrent_collectives import concurrent_collectives, mispaired_threads
+from hangwatch.rules.step.concurrent_collectives import concurrent_collectives, mispaired_threads, turns_by_a_lock
 from hangwatch.rules.step.data_dependent_graph import data_dependent_graph
 from hangwatch.rules.step.early_exit import early_exit, ended_its_epoch_early, left_another_loop, stopped_after_epoch
 from hangwatch.rules.step.early_exit import fewer_steps as left_early
@@ -75,6 +75,7 @@ HISTORIES: tuple[Rule, ...] = (
     signal_handler_deadlock,
     communicates_as_it_compiles,
     concurrent_collectives,
+    turns_by_a_lock,
     mispaired_threads,
     repeats_a_call,
     left_an_inner_loop,

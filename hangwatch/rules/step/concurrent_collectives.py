@@ -6,9 +6,10 @@ from collections import Counter
 
 from hangwatch import words
 from hangwatch.facts.calls.mismatches import Mismatch, culprits_at, first_mismatch, place_of, shape, threads_of
-from hangwatch.facts.case import Case
+from hangwatch.facts.case import Case, call_words
 from hangwatch.facts.data.batches import first_uneven
 from hangwatch.model import Certainty, Collective, Divergence, Status, StepName
+from hangwatch.proof.graph import WaitGraph
 from hangwatch.ranks.issuers import MAIN, issuers
 from hangwatch.ranks.ledger import Group
 from hangwatch.ranks.view import RankView
@@ -39,6 +40,40 @@ def concurrent_collectives(case: Case) -> Finding | None:
             for each, threads in list(found.items())[: words.SHOWN]
         ),
     )
+
+
+def turns_by_a_lock(case: Case) -> Finding | None:
+    """Ranks wait for each other in calls of two threads, which take turns by a lock: not in one order on all ranks.
+
+    No proof: that the lock is held by the thread in the call, no fact of the system says.
+    """
+    needs = {rank: entry.need for rank, entry in case.blocked.items() if entry.need is not None}
+    views = case.views(needs)
+    behind = {view.rank for view in views if not view.now.main and view.main_waits_for_a_lock}
+    graph = WaitGraph(needs, set())
+    circle = graph.cycle(graph.deadlocked()) if behind else []
+    if behind.isdisjoint(circle) or len({case.blocked[rank].activity.thread for rank in circle}) < 2:
+        return None
+    return Finding(
+        "concurrent-collectives",
+        Certainty.LIKELY,
+        f"{case.name(circle, capital=True)} wait for each other in calls of two threads, of which one waits for a lock"
+        f" meanwhile: {'; '.join(_turn(case, rank) for rank in circle[:4])}.",
+        fix="hold no lock across a collective: make the calls of both threads from one, in one order on all ranks",
+        culprits=tuple(case.ranks[rank].culprit() for rank in circle),
+        victims=case.victims(circle),
+        step=case.ranks[circle[0]].step,
+        evidence=tuple(_turn(case, rank) for rank in circle[: words.SHOWN]),
+        awaited=tuple(circle),
+    )
+
+
+def _turn(case: Case, rank: int) -> str:
+    """`rank 0's thread 'ema' waits in all_reduce 1 of group 1 (ema.py:32), and its main thread at ema.py:48`."""
+    view, entry = case.ranks[rank], case.blocked[rank]
+    who = "main thread" if view.now.main else f"thread {view.now.thread!r}"
+    lock = "" if view.now.main else f", and its main thread for a lock{words.at(view.main.where)}"
+    return f"rank {rank}'s {who} waits in {call_words(entry)}{words.at(entry.where)}{lock}"
 
 
 def _does(case: Case, rank: int, thread: Activity) -> str:

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Collective, Frame, Phase, RankEvidence, Snapshot, ThreadStack
+from hangwatch.model import Collective, Collectives, Frame, GroupHead, Phase, RankEvidence, Snapshot, ThreadStack
+from hangwatch.ranks.issuers import MAIN
 from hangwatch.stacks.frames import stacks_of_trace
-from tests.unit.job import blamed, gone, judge, told
+from tests.unit.job import SCRIPT, blamed, gone, judge, rank, told
 from tests.unit.rules.step.endings import USER
 from tests.unit.rules.step.worlds import STEP, Program, changed, world
 from tests.unit.simulator import TORCH, Call, Draw, blamed_ranks
@@ -139,9 +140,9 @@ def test_a_program_that_trains_in_a_thread_has_no_background() -> None:
     usual: Program = [Draw(), GRADIENTS, SAVE, Draw(), GRADIENTS] * 4
     snapshot = saving_in_background(usual, [*usual[:12], *usual[13:]], usual)
     assert diagnose(snapshot).verdict.cause == "concurrent-collectives"
-    for rank in range(3):
+    for number in range(3):
         snapshot = changed(
-            snapshot, rank, lambda entry: replace(entry, stacks=tuple(replace(s, name="ckpt") for s in entry.stacks))
+            snapshot, number, lambda entry: replace(entry, stacks=tuple(replace(s, name="ckpt") for s in entry.stacks))
         )
     verdict = diagnose(snapshot).verdict
     assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("skipped-collective", [1])
@@ -153,3 +154,32 @@ def test_a_background_thread_of_one_mind_is_not_blamed_for_what_the_training_ski
     judgement = diagnose(saving_in_background(usual, short, usual))
     assert judgement.verdict.cause == "skipped-collective"
     assert blamed_ranks(judgement) == [1]
+
+
+def test_two_threads_that_take_turns_by_a_lock_of_their_own_on_each_rank() -> None:
+    """GIVEN a rank whose background thread is in a call WHEN its main thread waits for the lock, and another rank's
+    main thread is in the other call THEN both are to blame, and no rank is said to be stuck alone."""
+    call = (Frame(f"{TORCH}/distributed/distributed_c10d.py", 9, "all_reduce"), Frame(SCRIPT, 32, "run"))
+    one = _holding("ema", ThreadStack(7, "ema", call), (Frame(SCRIPT, 48, "step"),), ema=1, main=4)
+    main = (call[0], Frame(SCRIPT, 50, "step"))
+    other = _holding(MAIN, ThreadStack(7, "ema", (Frame(SCRIPT, 29, "run"),)), main, ema=0, main=5)
+    verdict = judge(one, other).verdict
+    assert (verdict.cause, verdict.certainty, [each.rank for each in verdict.culprits]) == (
+        "concurrent-collectives",
+        "likely",
+        [0, 1],
+    )
+    assert "thread 'ema' waits in all_reduce 1 of group ema (train.py:32)" in verdict.summary
+    assert "its main thread for a lock (train.py:48)" in verdict.summary
+    assert "hold no lock across a collective" in verdict.fix
+
+
+def _holding(caller: str, thread: ThreadStack, stack: tuple[Frame, ...], *, ema: int, main: int) -> RankEvidence:
+    """A rank of two whose thread `caller` is in a call of a group of its own; four calls of the main group are over."""
+    group, seq = ("0", main) if caller == MAIN else ("ema", ema)
+    heads = (GroupHead("0", (0, 1), "", "gloo", main, 4), GroupHead("ema", (0, 1), "", "gloo", ema, 0))
+    made = Collectives(heads, open_calls=(Collective(group, seq, "all_reduce", thread_name=caller),))
+    waits = {"private_wait": True, "system_call": "futex", "cpu_delta_s": 0.0}
+    number = 0 if caller != MAIN else 1
+    entry = rank(number, stack, threads=(thread,), facts=waits, still_s=300.0)
+    return replace(entry, collectives=made)
