@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import takewhile
 
 from hangwatch.model import Collective, Divergence, Frame, Reading, StepEntry
-from hangwatch.ranks.joined import stood_in
+from hangwatch.ranks.joined import asks_join, stood_in
 from hangwatch.ranks.paces import LEAST_ALIKE, fit_together, pace_of, paces_of
 from hangwatch.ranks.shared_steps import GroupKey, StepKey, aligned, all_named, between, comparable, step_key, usual
 from hangwatch.stacks.frames import name_of, of_program, user_frame
@@ -85,7 +85,7 @@ def _look(watched: _Watched, key: GroupKey, readings: Mapping[int, Reading], now
             )
             if lasts and not _may_be_its_pace(watched, key[0], readings):
                 found = watched.suspicion.divergence
-                watched.done = stood_in(readings.values(), key[0])
+                watched.done = stood_in(readings.values(), key[0]) or asks_join(readings.values(), key[0])
                 if watched.done:
                     return None
                 if not _whole_turns(found, readings) and not between_rounds(found, readings):

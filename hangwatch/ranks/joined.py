@@ -15,6 +15,15 @@ def by_join(call: Collective) -> bool:
     return any(frame.file.endswith(JOIN) and name_of(frame.function) == "__exit__" for frame in call.frames)
 
 
+def asks_join(readings: Iterable[Reading], group: str) -> bool:
+    """In each forward a rank tells `Join` that it has inputs, by a call of that group: ranks may run out of theirs.
+
+    Of several epochs within one `Join` each rank begins the next one by itself, and one step is another on each.
+    """
+    calls = (call for reading in readings for call in reading.calls if call.group == group)
+    return any(frame.file.endswith(JOIN) for call in calls for frame in call.frames)
+
+
 def stood_in(readings: Iterable[Reading], group: str) -> bool:
     """On a rank whose steps have no names, `Join` made calls of that group: its last step holds steps of the others.
 

@@ -270,6 +270,16 @@ def test_steps_that_join_made_up_for_shift_the_count_of_steps() -> None:
     assert not _shifted_by_join(frame="__exit__")
 
 
+def test_ranks_that_tell_join_of_their_inputs_are_not_warned_of_as_they_run_out() -> None:
+    """GIVEN one Join around several epochs WHEN rank 0 has fewer batches in each THEN its next epoch is no divergence."""
+    boards = [reading(rank, counts) for rank, counts in enumerate(([3, 3, 0, 3, 3, 3], [3] * 6, [3] * 6))]
+    tells = Frame("/venv/torch/distributed/algorithms/join.py", 330, "notify_join_context")
+    call = Collective("0", 5, "all_reduce", frames=(tells, Frame("/home/me/train.py", 8, "main")), step=2)
+    told = [replace(board, calls=(call,)) for board in boards]
+    assert [found for _ in range(4) for found in DivergenceWatch().update(boards, 1.0)]
+    assert not [found for _ in range(4) for found in DivergenceWatch().update(told, 1.0)]
+
+
 @pytest.mark.parametrize(
     ("counts", "short", "more"),
     [(([0], [3]), (), ()), (([3, 3, 0], [3, 3, 3]), (0,), ()), (([0, 0, 0], [0, 0, 3]), (), (1,))],
