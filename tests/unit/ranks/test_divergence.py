@@ -271,7 +271,7 @@ def test_steps_that_join_made_up_for_shift_the_count_of_steps() -> None:
 
 
 def test_ranks_that_tell_join_of_their_inputs_are_not_warned_of_as_they_run_out() -> None:
-    """GIVEN one Join around several epochs WHEN rank 0 has fewer batches in each THEN its next epoch is no divergence."""
+    """GIVEN one Join around several epochs WHEN rank 0 has fewer batches THEN its next epoch is no divergence."""
     boards = [reading(rank, counts) for rank, counts in enumerate(([3, 3, 0, 3, 3, 3], [3] * 6, [3] * 6))]
     tells = Frame("/venv/torch/distributed/algorithms/join.py", 330, "notify_join_context")
     call = Collective("0", 5, "all_reduce", frames=(tells, Frame("/home/me/train.py", 8, "main")), step=2)
