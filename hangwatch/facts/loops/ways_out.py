@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from hangwatch import words
 from hangwatch.facts.call_site import path
-from hangwatch.facts.calls.skip_paths import past_by_an_error
+from hangwatch.facts.calls.skip_paths import conditional, past_by_an_error, past_lines
 from hangwatch.facts.case import Case
 from hangwatch.facts.data.drawn import has_data_left
 from hangwatch.facts.differences.caught_errors import all_caught, last_caught
 from hangwatch.facts.loops.turns import FewerTurns
-from hangwatch.model import ExceptionFacts, Frame, LoopFacts
+from hangwatch.model import Bypass, ExceptionFacts, Frame, LoopFacts
 from hangwatch.stacks.frames import user_frame
 
 
@@ -61,12 +61,33 @@ def likely_way(case: Case, short: FewerTurns) -> LikelyWay:
         at = words.place(loop.swallows)
         why = f": an error may have taken {ranks} out of it, caught silently at {at}"
         return LikelyWay("exception-on-one-rank", why, (loop.swallows,))
+    if loop is not None and (ways := _past_their_calls(case, short, loop)):
+        at = words.either(f"{words.place(way.where)} (`{way.text}`)" for way in ways[:3])
+        why = f": {ranks} may have gone through a turn without its calls, at {at}"
+        return LikelyWay("skipped-collective", why, tuple(way.where for way in ways))
     against = (
         f"the loop at {words.place(loop.where)} has no break and no return"
         if loop is not None
         else "whether the loop was left or ran out is not known without a DataLoader"
     )
     return LikelyWay("uneven-steps", not_causes=(("early-exit", against),))
+
+
+def _past_their_calls(case: Case, short: FewerTurns, loop: LoopFacts) -> tuple[Bypass, ...]:
+    """How turns of those that left can go on without the calls that they made in the loop; not where data ended it."""
+    ways: dict[Bypass, None] = {}
+    for view in case.views(short.left):
+        made = (call for call in reversed(view.evidence.board_calls) if _stands_in(loop, call.frames))
+        last = next(made, None)
+        if view.loader is not None or last is None:
+            return ()
+        ways |= dict.fromkeys(way for way in conditional(past_lines(case, path(last.frames))) if way.asks != "rank")
+    return tuple(ways)
+
+
+def _stands_in(loop: LoopFacts, frames: tuple[Frame, ...]) -> bool:
+    first, last = loop.where.line, loop.last or loop.where.line
+    return any(frame.file == loop.where.file and first < frame.line <= last for frame in frames)
 
 
 def _is_of_a_turn(case: Case, short: FewerTurns, loop: LoopFacts) -> bool:
