@@ -10,7 +10,7 @@ from .matching import SYNCHRONISING, Shape, kind_of, malformed, roots_apart, sid
 from .model import COMPLETED, RETIRED, STARTED, STATE, Call, Communicator, Lane, Queues
 from .states import running
 
-_LOOKED_AT = 64  # numbers before a call
+_EXCHANGES_BEFORE = 64  # numbers before a call
 
 
 class Kind(StrEnum):
@@ -138,7 +138,7 @@ def _unfit_below(queues: Queues, group: Communicator, floor: int) -> Stuck | Non
 def _fitted_before(queues: Queues, group: Communicator, found: Stuck) -> bool:
     """Whether the last such exchanges before it, from the same lines, sent as much as was expected."""
     places = {call.where for call in found.calls.values()}
-    for number in range(found.number - 1, max(found.number - _LOOKED_AT, 0), -1):
+    for number in range(found.number - 1, max(found.number - _EXCHANGES_BEFORE, 0), -1):
         calls = {rank: queues.call(lane, at[0]) for rank, lane in group.lanes.items() if (at := lane.places(number))}
         if len(calls) == len(group.members) and {call.where for call in calls.values()} <= places:
             return not unbalanced(calls, group)
