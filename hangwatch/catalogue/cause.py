@@ -14,7 +14,8 @@ class Cause:
     """One entry of the catalogue.
 
     `look_alikes` are the causes that a person would suspect first. Of `explains` this one is the reason: where both are
-    found of the same ranks, the others say only what they came to.
+    found of the same ranks, the others say only what they came to. `fix_of_condition` is for a call that stands under a
+    condition which ends no turn of a loop.
     """
 
     id: str
@@ -25,6 +26,7 @@ class Cause:
     look_alikes: tuple[str, ...] = ()
     explains: tuple[str, ...] = ()
     forecast: bool = False  # a warning of a hang to come
+    fix_of_condition: str = ""
 
     @property
     def rules(self) -> str:

@@ -34,6 +34,8 @@ STEP = (
         " dist.all_reduce(skip, op=dist.ReduceOp.MAX); if skip.item(): continue",
         ("uneven-steps", "collective-mismatch", "rank-zero-only-collective"),
         explains=("exit-destroy-asymmetric",),
+        fix_of_condition="make that call on every rank: take it out of the condition, or let all ranks agree on that"
+        " first, e.g. by an all_reduce of it with MAX",
     ),
     Cause(
         "data-dependent-graph",
@@ -107,8 +109,8 @@ STEP = (
     Cause(
         "concurrent-collectives",
         Stage.STEP,
-        "Two threads use one process group",
-        "Two threads of a rank call collectives of the same group, so that their order differs from rank to rank.",
+        "Two threads call collectives",
+        "Two threads of a rank call collectives of one group, or in turns by a lock, and their order differs by rank.",
         "give the thread a group of its own: background = dist.new_group(backend='gloo')",
         ("group-order-cycle", "collective-mismatch"),
     ),

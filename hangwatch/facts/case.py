@@ -258,8 +258,8 @@ class Case:
 
         With a device they may wait there, too, for what no frame shows.
         """
-        ends, views = self.awaited(), self.views(self.awaited())
-        own = not any(view.dead or view.over or uses_a_device(view, self.ledger) for view in views)
+        ends = self.awaited()
+        own = not any(view.dead or view.over or uses_a_device(view, self.ledger) for view in self.views(ends))
         return bool(ends) and own and ends.isdisjoint(ranks)
 
     def may_wait_for(self, ranks: Iterable[int], others: Iterable[int]) -> bool:

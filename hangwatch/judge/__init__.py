@@ -23,7 +23,7 @@ from hangwatch.rules.undetermined import undetermined
 __all__ = ["ORDER", "Case", "Finding", "diagnose", "worth_confirming"]
 
 Answer = TypeVar("Answer")
-_LACKING = ("uneven-steps", "early-exit", "skipped-collective")
+_LACKING = ("uneven-steps", "early-exit", "skipped-collective", "rank-local-decision")
 
 
 def diagnose(snapshot: Snapshot) -> Judgement:

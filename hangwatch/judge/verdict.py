@@ -20,12 +20,6 @@ from hangwatch.proof.waits import Blocked
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import CALLED, Doing
 
-# Where no turn of a loop could be skipped as a whole.
-_ON_A_CONDITION = (
-    "make that call on every rank: take it out of the condition, or let all ranks agree on that first, e.g. by an"
-    " all_reduce of it with MAX"
-)
-
 
 def judged(case: Case, finding: Finding) -> Judgement:
     """The judgement that follows from `finding`."""
@@ -40,7 +34,7 @@ def judged(case: Case, finding: Finding) -> Judgement:
         cause=finding.cause,
         certainty=finding.certainty,
         summary=finding.summary,
-        fix=finding.fix or (_ON_A_CONDITION if _by_a_condition(case, finding) else entry.fix),
+        fix=finding.fix or _by_a_condition(case, finding) or entry.fix,
         docs=entry.docs,
         culprits=quoted(finding.culprits, case.snapshot.excerpts),
         victims=victims,
@@ -55,13 +49,14 @@ def judged(case: Case, finding: Finding) -> Judgement:
     return Judgement(state, stage_of(finding) or stage(case), verdict)
 
 
-def _by_a_condition(case: Case, finding: Finding) -> bool:
-    """The ranks went by a call at a condition which that call stands under, and that ends no turn of a loop."""
-    if finding.cause != "skipped-collective":
-        return False
+def _by_a_condition(case: Case, finding: Finding) -> str:
+    """The fix where the ranks went by a call at a condition that ends no turn of a loop; "" where they did not."""
+    fix = cause(finding.cause).fix_of_condition
+    if not fix:
+        return ""
     places = {culprit.where for culprit in finding.culprits}
     ways = [way for site in case.snapshot.call_sites for way in site.bypasses if way.where in places]
-    return bool(ways) and not any(way.of_turn for way in ways)
+    return fix if ways and not any(way.of_turn for way in ways) else ""
 
 
 def stage_of(finding: Finding) -> Stage | None:

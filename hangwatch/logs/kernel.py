@@ -95,9 +95,9 @@ def gone(logs: Logs) -> Judgement | None:
 
 def judged(logs: Logs) -> Judgement | None:
     """What a kernel log says, where no other tells of anything. It may be of an earlier job."""
-    if (found := gone(logs)) is not None or not logs.kernel:
-        return found
-    said = next(iter(logs.kernel.values()))
+    said = next(iter(logs.kernel.values()), None)
+    if said is None:
+        return None
     if said.gpu:
         return _lost(said, logs)
     return unknown(

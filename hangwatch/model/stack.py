@@ -44,6 +44,10 @@ class LoopFacts:
     ways_out: tuple[WayOut, ...] = ()  # what stands at `leaves` and `outer_leaves`
     endless: bool = False  # `while True`, with no way out
 
+    def holds(self, file: str, line: int) -> bool:
+        """A line lies in it, its own first line included; none where its last line is not known."""
+        return file == self.where.file and self.where.line <= line <= self.last
+
 
 @dataclass(frozen=True)
 class ThreadStack:

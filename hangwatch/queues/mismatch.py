@@ -298,7 +298,8 @@ def _or_a_round_more(behind: list[int]) -> tuple[Alternative, ...]:
 
 def _side_words(root: Stuck) -> list[str]:
     if not root.sides:
-        told = sorted(root.calls.items(), key=lambda each: (_left_alone(root) and each[0] not in root.waiting, each[0]))
+        first = set(root.waiting) if _left_alone(root) else set[int]()
+        told = sorted(root.calls.items(), key=lambda each: (each[0] not in first, each[0]))
         return [f"{ranks([rank])}: {call.op}{_sizes(call)}{at(call)}" for rank, call in told[:4]]
     sides = sorted(root.sides.values(), key=lambda who: (len(who), who))
     most = root.calls[sides[-1][0]]

@@ -7,6 +7,8 @@ meet the rest in the wrong one: what they call a group tells so, where the progr
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from hangwatch import words
 from hangwatch.model import Certainty, Stage
 
@@ -49,10 +51,9 @@ def _orders(queues: Queues, group: Communicator) -> dict[_Order, list[int]]:
 
 def _in_other_orders(queues: Queues, one: Stuck, orders: dict[_Order, list[int]], chain: Chain) -> Finding:
     sides = sorted(orders.items(), key=lambda side: -len(side[1]))
-    (usual, most), *others = sides
-    odd = sorted(rank for _, who in others for rank in who) if len(most) > max(len(who) for _, who in others) else []
+    odd = _odd([who for _, who in sides])
     members = words.ranks(one.group.members)
-    unlike = {name for order, _ in others for name, said in order if (name, said) not in usual}
+    unlike = {name for order, _ in sides[1:] for name, said in order if (name, said) not in sides[0][0]}
     named = [
         f"{ranks(who)}: {', '.join(f'group {name} is {said!r}' for name, said in order if name in unlike)}"
         for order, who in sides
@@ -78,15 +79,19 @@ def _parts(queues: Queues, group: Communicator) -> list[Communicator]:
     return sorted(same, key=lambda each: -len(_users(each))) if len(users) == len(set(users)) else []
 
 
+def _odd(sides: Sequence[Collection[int]]) -> list[int]:
+    """The ranks of all sides but the first, where that is larger than each of the others; else none."""
+    usual, *others = sides
+    return sorted(rank for each in others for rank in each) if len(usual) > max(map(len, others)) else []
+
+
 def _users(group: Communicator) -> set[int]:
     return group.lanes.keys() | group.peers.keys()
 
 
 def _found(queues: Queues, one: Stuck, parts: list[Communicator], chain: Chain) -> Finding:
     named = [(each.title, _users(each)) for each in parts]
-    (_, usual), *others = named
-    most = len(usual) > max(len(each) for _, each in others)
-    odd = sorted(rank for _, each in others for rank in each) if most else []
+    odd = _odd([who for _, who in named])
     held = [f"{ranks(who)} {words.verb(len(who), 'has', 'have')} it as {name}" for name, who in named]
     members = words.ranks(one.group.members)
     return Finding(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import takewhile
 
-from hangwatch.model import Frame, ThreadStack
-from hangwatch.stacks.activity import Activity
+from hangwatch.model import Frame, ProcessFacts, ThreadStack
+from hangwatch.ranks.processes import IDLE_CPU_S
+from hangwatch.stacks.activity import Activity, Doing
 from hangwatch.stacks.frames import name_of, origin
 
 _JOINS = frozenset({"join", "_wait_for_tstate_lock", "result"})
@@ -36,6 +37,12 @@ def below_the_user(frames: Iterable[Frame]) -> Iterable[Frame]:
 def awaits_a_thread(stack: ThreadStack) -> bool:
     """The user's innermost line is in the join of another thread, or in the result of its future."""
     return any(name_of(frame.function) in _JOINS for frame in below_the_user(stack.frames))
+
+
+def waits_for_a_lock(thread: Activity, process: ProcessFacts | None) -> bool:
+    """At a line of the program the main thread sleeps, without a timeout, for what its own process alone can give."""
+    asleep = process is not None and process.private_wait and (process.cpu_delta_s or 0.0) <= IDLE_CPU_S
+    return asleep and thread.doing is Doing.CODE
 
 
 def waits_for_a_task(stack: ThreadStack) -> bool:

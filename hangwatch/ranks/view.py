@@ -19,7 +19,7 @@ from hangwatch.model import (
 )
 from hangwatch.ranks.last_words import Kind, last_words
 from hangwatch.ranks.processes import IDLE_CPU_S, computes, is_chosen, without_its_call
-from hangwatch.ranks.thread_stacks import awaits_a_thread, python_of, stack_of
+from hangwatch.ranks.thread_stacks import awaits_a_thread, python_of, stack_of, waits_for_a_lock
 from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing, Within
 from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import may_communicate, origin
@@ -94,15 +94,10 @@ class RankView:
         others = [thread for thread in self.threads if not thread.main and thread.in_collective]
         hosted = self._with_users_code if self._main_is_a_packages else ()
         unseen = self.dead and self.main.doing is Doing.NOTHING  # of its end the trace of one thread may be left
-        if len(others) == 1 and (hosted or unseen or self.main_waits_for_a_lock or self.main.doing in _IDLERS):
+        idles = self.main.doing in _IDLERS or waits_for_a_lock(self.main, self.evidence.process)
+        if len(others) == 1 and (hosted or unseen or idles):
             return self._asked_for(others[0])
         return hosted[0] if len(hosted) == 1 and not others else self.main
-
-    @property
-    def main_waits_for_a_lock(self) -> bool:
-        """At a line of the program its main thread waits, without a timeout, for what only its own process can give."""
-        process = self.evidence.process
-        return self.main.doing is Doing.CODE and process is not None and process.private_wait
 
     def _asked_for(self, thread: Activity) -> Activity:
         """`thread`; where none of the user's lines leads to it, with the line at which the main thread awaits it."""

@@ -222,8 +222,6 @@ class QueueReader:
                 place = (name[0], members.of(rank, name))
                 if rank in place[1]:
                     group = communicators.setdefault(place, Communicator(*place, description=name[1]))
-                    if name[1] != group.description:
-                        group.described[rank] = name[1]
                     _place(group, rank, known, name, members.identifiers)
         found.communicators = list(communicators.values())
         return found
@@ -286,6 +284,7 @@ def _groups(known: _Rank) -> Iterable[Name]:
 
 def _place(group: Communicator, rank: int, known: _Rank, name: Name, identifiers: Mapping[str, Name]) -> None:
     """Put a rank's lanes into its communicator, with what the status of the recorder adds."""
+    group.described |= {rank: name[1]} if name[1] != group.description else {}
     peers = known.lanes.get((*name, True))
     if peers is not None:
         group.peers[rank] = peers

@@ -21,7 +21,7 @@ export const TITLES: Readonly<Record<string, string>> = {
   "rank-zero-only-collective": "A collective on one rank only",
   "collective-mismatch": "Ranks called different collectives",
   "group-order-cycle": "Groups used in opposite order",
-  "concurrent-collectives": "Two threads use one process group",
+  "concurrent-collectives": "Two threads call collectives",
   "point-to-point-deadlock": "Sends and receives do not match",
   "gradient-sync-mismatch": "Gradients are synchronised at different intervals",
   "slow-checkpoint": "A checkpoint is being written",

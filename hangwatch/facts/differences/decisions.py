@@ -370,7 +370,7 @@ def _led_there_too(case: Case, way: Bypass, mine: Collective, other: Collective)
     function = way.where.file, way.where.function
     lines = [frame for frame in mine.frames if (frame.file, frame.function) == function]
     loop = loop_of(case, path(mine.frames))
-    if loop is not None and loop.where.file == way.where.file and loop.where.line <= way.where.line <= loop.last:
+    if loop is not None and loop.holds(way.where.file, way.where.line):
         return False
     return len(lines) == 1 and mine.step == other.step and lines[0] in other.frames
 

@@ -192,16 +192,11 @@ def _since_it_began(case: Case, found: Parted, loop: LoopFacts) -> set[Path] | N
 def within(loop: LoopFacts, call: Collective, lines: Path) -> bool:
     """`lines` lead through the body of `loop`, in that invocation of its function by which `call` was made."""
     own = path(call.frames)[::-1]
-    depth = next((n for n, (file, line) in enumerate(own) if file == loop.where.file and _holds(loop, line)), None)
+    depth = next((n for n, (file, line) in enumerate(own) if loop.holds(file, line)), None)
     outer = lines[::-1]
     if depth is None or len(outer) <= depth or outer[:depth] != own[:depth]:
         return False
-    file, line = outer[depth]
-    return file == loop.where.file and _holds(loop, line)
-
-
-def _holds(loop: LoopFacts, line: int) -> bool:
-    return loop.where.line <= line <= loop.last
+    return loop.holds(*outer[depth])
 
 
 def ways_by(case: Case, found: Parted) -> tuple[Bypass, ...]:

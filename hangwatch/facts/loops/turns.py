@@ -67,7 +67,7 @@ def fewer_turns(case: Case) -> FewerTurns | None:
     left = tuple(rank for rank in left if not _is_between_epochs(case, rank, inside))
     if not left or not inside or not set(left).isdisjoint(inside) or are_behind(case, inside, left):
         return None  # those inside make more forwards for an optimizer step: the others are ahead, and not early
-    if case.blocked and (not case.may_wait_for(inside, left) or case.ends_beside(left)):
+    if case.blocked and not case.may_wait_for(inside, left):
         return None  # they are kept by other ranks, and those that left may have made all their turns
     level = any(begun.get(rank, 0) == begun.get(inside[0], 0) for rank in left)
     if level and left != _ended_around(case) and not _all_regular(case, inside, counted=bool(begun)):

@@ -77,17 +77,12 @@ def _past_their_calls(case: Case, short: FewerTurns, loop: LoopFacts) -> tuple[B
     """How turns of those that left can go on without the calls that they made in the loop; not where data ended it."""
     ways: dict[Bypass, None] = {}
     for view in case.views(short.left):
-        made = (call for call in reversed(view.evidence.board_calls) if _stands_in(loop, call.frames))
-        last = next(made, None)
+        made = reversed(view.evidence.board_calls)
+        last = next((call for call in made if any(loop.holds(*line) for line in path(call.frames))), None)
         if view.loader is not None or last is None:
             return ()
         ways |= dict.fromkeys(way for way in conditional(past_lines(case, path(last.frames))) if way.asks != "rank")
     return tuple(ways)
-
-
-def _stands_in(loop: LoopFacts, frames: tuple[Frame, ...]) -> bool:
-    first, last = loop.where.line, loop.last or loop.where.line
-    return any(frame.file == loop.where.file and first < frame.line <= last for frame in frames)
 
 
 def _is_of_a_turn(case: Case, short: FewerTurns, loop: LoopFacts) -> bool:

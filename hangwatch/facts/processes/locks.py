@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -13,9 +14,15 @@ from hangwatch.facts.processes.data_loading import Feeding, Worker
 from hangwatch.model import Frame, LockFile, LockOwner, ProcessFacts
 from hangwatch.ranks.view import RankView
 
+_TAKES = re.compile(r"^(async )?with\b|\.acquire\(")
 KERNEL_CALLS = frozenset({"flock", "fcntl"})
 SHARED = ("nfs", "lustre", "gpfs", "ceph", "beegfs", "fuse", "cifs", "smb", "9p", "afs", "gfs2", "ocfs2")
 _DATABASE = ("-shm", "-wal", "-journal")  # SQLite's files beside the database
+
+
+def takes_a_lock(case: Case, where: Frame | None) -> bool:
+    """The quoted line takes one of the program's own: `with`, or a call of `acquire`. Else a library may wait there."""
+    return _TAKES.search(case.text_of(where)) is not None
 
 
 @dataclass(frozen=True)

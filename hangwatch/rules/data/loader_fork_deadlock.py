@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.child import thread_of_parent
 from hangwatch.facts.processes.data_loading import Feeding
 from hangwatch.facts.processes.data_waits import and_others, feedings, victims_of
+from hangwatch.facts.processes.locks import takes_a_lock
 from hangwatch.model import Certainty, Status
 from hangwatch.rules.finding import Finding
 
-_TAKES_A_LOCK = re.compile(r"^(async )?with\b|\.acquire\(")
 _FIX_OF_A_LOCK = (
     "make that lock anew in each worker (worker_init_fn), or begin with the workers before a thread takes it, or hold"
     " it while they are forked (os.register_at_fork)"
@@ -29,7 +27,7 @@ def loader_fork_deadlock(case: Case) -> Finding | None:
     alike = len(found) == len([view for view in case if not view.dead])
     first, worker = found[0], found[0].busy[0]
     workers = [(each, worker) for each in found for worker in each.busy]
-    of_program = bool(_TAKES_A_LOCK.search(case.text_of(worker.where)))  # else it may be in a call of a library
+    of_program = all(takes_a_lock(case, each.where) for _, each in workers)
     what = "a lock" if of_program else "a lock or a thread pool"
     holder = thread_of_parent(first.view)
     by = f" (its thread {holder.name!r} may hold it)" if of_program and holder is not None and len(ranks) == 1 else ""

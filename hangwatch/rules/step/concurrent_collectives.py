@@ -12,6 +12,7 @@ from hangwatch.model import Certainty, Collective, Divergence, Status, StepName
 from hangwatch.proof.graph import WaitGraph
 from hangwatch.ranks.issuers import MAIN, issuers
 from hangwatch.ranks.ledger import Group
+from hangwatch.ranks.thread_stacks import waits_for_a_lock
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import POINT_TO_POINT, Activity
@@ -49,7 +50,7 @@ def turns_by_a_lock(case: Case) -> Finding | None:
     """
     needs = {rank: entry.need for rank, entry in case.blocked.items() if entry.need is not None}
     views = case.views(needs)
-    behind = {view.rank for view in views if not view.now.main and view.main_waits_for_a_lock}
+    behind = {view.rank for view in views if not view.now.main and waits_for_a_lock(view.main, view.evidence.process)}
     graph = WaitGraph(needs, set())
     circle = graph.cycle(graph.deadlocked()) if behind else []
     if behind.isdisjoint(circle) or len({case.blocked[rank].activity.thread for rank in circle}) < 2:
@@ -69,7 +70,7 @@ def turns_by_a_lock(case: Case) -> Finding | None:
 
 
 def _turn(case: Case, rank: int) -> str:
-    """`rank 0's thread 'ema' waits in all_reduce 1 of group 1 (ema.py:32), and its main thread at ema.py:48`."""
+    """`rank 0's thread 'ema' waits in all_reduce 1 of group 1 (ema.py:32), and its main thread for a lock (...)`."""
     view, entry = case.ranks[rank], case.blocked[rank]
     who = "main thread" if view.now.main else f"thread {view.now.thread!r}"
     lock = "" if view.now.main else f", and its main thread for a lock{words.at(view.main.where)}"

@@ -6,6 +6,7 @@ from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.child import WAIT_CALLS, Child, thread_of_parent, waits_for_children
 from hangwatch.facts.processes.kept_waiting import kept_waiting, others_awaited, stage_of_wait
+from hangwatch.facts.processes.locks import takes_a_lock
 from hangwatch.model import Certainty, Culprit, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
@@ -29,11 +30,12 @@ def fork_deadlock(case: Case) -> Finding | None:
         else ""
     )
     one = len(stuck) == 1
+    what = "a lock" if all(takes_a_lock(case, each.where) for _, each in stuck) else "a lock or a thread pool"
     return Finding(
         "fork-deadlock",
         Certainty.PROVEN if certain else Certainty.LIKELY,
         f"{words.plural(len(stuck), 'child process') if not one else 'A child process'} of {case.name(ranks)}, made by"
-        f" fork, {words.verb(len(stuck), 'waits', 'wait')} in {child.place} for a lock or a thread pool that"
+        f" fork, {words.verb(len(stuck), 'waits', 'wait')} in {child.place} for {what} that"
         f" {words.verb(len(stuck), 'it', 'they')} inherited, and no thread is left to let it go;"
         f" {case.name(ranks)} {words.verb(len(ranks), 'waits', 'wait')} for"
         f" {words.verb(len(stuck), 'it', 'them')}{words.at(view.where)}{tail}.",

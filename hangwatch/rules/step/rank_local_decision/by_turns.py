@@ -36,8 +36,6 @@ def left_an_inner_loop(case: Case) -> Finding | None:
     loop = _that_was_left(case, found) if found is not None and found.left else None
     if found is None or loop is None or not case.in_trouble or not (loop.leaves or ended_by_itself(case, found)):
         return None
-    if case.ends_beside({*found.made, *found.without}):
-        return None
     turns = fewer_turns(case)
     if not loop.outer or (turns is not None and turns.begun):
         return None  # the loop over the steps: a rank that left it has left the training

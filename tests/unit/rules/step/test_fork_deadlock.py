@@ -86,6 +86,16 @@ def test_a_pool_that_was_forked_after_threads() -> None:
     assert "spawn" in verdict.fix
 
 
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [("with self.lock:", "for a lock that it"), ("return torch.mm(a, b)", "for a lock or a thread pool that it")],
+)
+def test_a_line_that_takes_a_lock_tells_that_it_is_no_thread_pool(line: str, what: str) -> None:
+    quoted = Excerpt(SCRIPT, 77, 77, (line,))
+    judgement = judge(rank(0, IN_BARRIER, issued=4, completed=3), parent(child()), excerpts=(quoted,))
+    assert what in judgement.verdict.summary
+
+
 def test_its_evidence() -> None:
     quoted = Excerpt(SCRIPT, 77, 76, ("def encode(i):", "    return torch.mm(a, b)"))
     busy = parent(child(), threads=(REFRESH,))
