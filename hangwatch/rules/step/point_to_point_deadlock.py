@@ -200,7 +200,7 @@ def no_sender_is_left(case: Case) -> Finding | None:
         return None
     if not all(rank in each.lacking for each in waiting) or unanswered(case) is not None:
         return None
-    made, counted = _messages(case, entry, [view.rank for view in others])
+    made, counted = _messages(case, call.group, rank, [view.rank for view in others])
     fewer = _with_fewer(made)
     ways = _ways_past_its_sends(case, fewer[0], call.group) if len(fewer) == 1 else ()
     less = f"; {words.ranks(fewer)} sent fewer messages than the others{skip_path(ways)}" if fewer else ""
@@ -241,19 +241,18 @@ def _takes_any(entry: Blocked) -> bool:
     return call is not None and is_point_to_point(call) and "recv" in call.op and call.peer is None
 
 
-def _messages(case: Case, taker: Blocked, ranks: list[int]) -> tuple[dict[int, int], str]:
-    """How many messages each of `ranks` sent, and what was counted; nothing where it is not known of all.
+def _messages(case: Case, group: str, taker: int, ranks: list[int]) -> tuple[dict[int, int], str]:
+    """How many messages each of `ranks` sent in `group`, and what was counted; nothing where it is not known of all.
 
     A rank that has destroyed its groups no longer tells: then the answers that it got do, where each message has one.
     """
-    group = taker.call.group if taker.call is not None else ""
     heads = {rank: [each for each in case.ranks[rank].evidence.board_heads if each.name == group] for rank in ranks}
     if all(heads.values()):
         return {rank: sum(head.sent for head in own) for rank, own in heads.items()}, f"sends in group {group}, by rank"
-    taken = [each for each in case.ranks[taker.rank].evidence.board_heads if each.name == group]
+    taken = [each for each in case.ranks[taker].evidence.board_heads if each.name == group]
     answers = {peer.peer: peer.sent for head in taken for peer in head.peers if peer.sent}
     known = {rank: answers[rank] for rank in ranks if rank in answers}
-    return (known if len(known) == len(ranks) else {}), f"answers of rank {taker.rank} in group {group}, to rank"
+    return (known if len(known) == len(ranks) else {}), f"answers of rank {taker} in group {group}, to rank"
 
 
 def _with_fewer(made: dict[int, int]) -> tuple[int, ...]:

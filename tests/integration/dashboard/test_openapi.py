@@ -67,7 +67,7 @@ def _try(operation: Any) -> None:
     for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
 
         @given(case=operation.as_strategy(generation_mode=mode))
-        @settings(max_examples=4, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=6, deadline=None, database=None, suppress_health_check=list(HealthCheck))
         def ask(case: Any) -> None:
             case.call_and_validate(checks=[not_a_server_error], timeout=60)
 
