@@ -86,7 +86,7 @@ STEP = (
         Stage.STEP,
         "A collective on one rank only",
         "One rank called a collective that the others never call: validation, logging or saving behind a rank check.",
-        "call collectives on every rank: take this one out of the rank-guarded code; with DDP use model.module there",
+        "make that call on every rank: take it out of the code that only some ranks come to",
         ("skipped-collective", "uneven-steps"),
         explains=("exit-destroy-asymmetric",),
     ),

@@ -40,7 +40,8 @@ def ways_past(frames: Sequence[tuple[Frame, ast.Module]], hooks: int | None = No
     """The ways past the call at the innermost of the user's `frames` (each with its module), in their order.
 
     First those within the innermost loop around the call, then those within the next one, with `inner` false: they are
-    ways only if the inner loop (over parameters, over parts of a batch) is a part of one step.
+    ways only if the inner loop (over parameters, over parts of a batch) is a part of one step. Of what lies further out
+    a condition on the rank alone is one: it leads past the call in any turn.
 
     `hooks` is how many of the frames a package has called, e.g. a trainer whose loop it may be: what lies outside of
     them is in a turn of that loop only where it has a loop of its own, and then what they show themselves comes first.
@@ -59,10 +60,9 @@ def ways_past(frames: Sequence[tuple[Frame, ast.Module]], hooks: int | None = No
                 (way.line, way.text): way
                 for way in _ways(body, frame.line, ast.Return if loop is None else ast.Continue)
             }
-            found += [_bypass(frame, each[key], scope, tree, inner=level == 0) for key in sorted(each)]
+            ways = [_bypass(frame, each[key], scope, tree, inner=level == 0) for key in sorted(each)]
+            found += [way for way in ways if level < _LEVELS or way.asks == "rank"]
             level += loop is not None
-            if level == _LEVELS:
-                return tuple(found)
     return tuple(found)
 
 

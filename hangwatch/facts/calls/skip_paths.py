@@ -58,10 +58,19 @@ def every_so_many_turns(case: Case, lines: Path, of_step: tuple[Bypass, ...] = (
     return tuple(way for way in ways if way.counts) if all(way.asks == "alike" for way in ways) else ()
 
 
-def rank_check(case: Case, frames: tuple[Frame, ...]) -> Bypass | None:
-    """The condition on the rank that leads to a call from these frames."""
-    ways = _near(case, path(frames))
-    return next((way for way in ways if way.asks == "rank"), None)
+def rank_check(case: Case, lines: Path) -> Bypass | None:
+    """The condition on the rank that leads to a call by these lines."""
+    return next((way for way in _known(case).get(lines, ()) if way.asks == "rank"), None)
+
+
+def own_condition(case: Case, lines: Path) -> Bypass | None:
+    """The condition on something of the rank's own that leads to a call by these lines; None where several do.
+
+    One around the call counts before those that end the turn ahead of it.
+    """
+    ways = [way for way in _near(case, lines) if way.asks in ("value", "check")]
+    around = [way for way in ways if not way.of_turn] or ways
+    return around[0] if len(around) == 1 else None
 
 
 def asked_for_the_rank(guard: Bypass) -> str:

@@ -6,7 +6,7 @@ from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.child import CHILD_IDLE_CPU_S, Child, idle_children, thread_of_parent
 from hangwatch.facts.processes.locks import held_lock, holds, lock_name
-from hangwatch.facts.processes.sleep import how_it_sleeps, wakes_soon
+from hangwatch.facts.processes.sleep import how_it_sleeps, sleeps_long, wakes_soon
 from hangwatch.model import ExceptionFacts, ProcessEvidence, Status
 from hangwatch.ranks.processes import computes
 from hangwatch.ranks.view import RankView
@@ -104,18 +104,26 @@ def how_stuck(view: RankView) -> str:
         Doing.LOCK: "it waits for a lock or a queue",
         Doing.SOCKET: "it waits for a network peer",
         Doing.EVENTS: "it waits for events, none of which wakes a task",
-        Doing.SLEEP: how_it_sleeps(process),
+        Doing.SLEEP: _how_it_sleeps(view),
         Doing.FILE_LOCK: "it waits for a file lock",
         Doing.PIPE: "it writes to a file or a pipe",
         Doing.JOIN_CHILD: "it waits for a child process",
     }.get(view.now.doing)
     if kind is not None or view.sleeps:
-        return kind or how_it_sleeps(process)
+        return kind or _how_it_sleeps(view)
     if view.sleeps_privately:
         return "it waits for a lock of its own process"
     if view.starved and view.cpu is not None:
         return "it is ready to run and gets little processor time"
     return "it waits and uses no processor time" if view.idle else "it does not come back"
+
+
+def _how_it_sleeps(view: RankView) -> str:
+    """A nap is one of many in a loop: told with the line that ends it, where there is only one."""
+    loop = view.now.loop
+    if loop is None or len(loop.ways_out) != 1 or sleeps_long(view.in_kernel):
+        return how_it_sleeps(view.in_kernel)
+    return f"it sleeps, in a loop that only `{loop.ways_out[0].text}` ends"
 
 
 def _named(idle: tuple[Child, ...]) -> str:

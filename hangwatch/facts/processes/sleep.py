@@ -18,7 +18,13 @@ def wakes_soon(process: ProcessFacts, owner: RankEvidence) -> bool:
     return NAP_S < sleeps_s <= owner.patience_s and owner.still_s < SLEEPING * owner.patience_s
 
 
+def sleeps_long(process: ProcessFacts | None) -> bool:
+    """It is in a sleep of its own, and not between two looks at what is awaited."""
+    return process is not None and (process.sleeps_s or 0.0) > NAP_S
+
+
 def how_it_sleeps(process: ProcessFacts | None) -> str:
     """`it sleeps, for another 12 s`, or without the time where that is short or not known."""
-    more_s = (process.sleeps_s or 0.0) if process is not None else 0.0
-    return f"it sleeps, for another {words.duration(more_s)}" if more_s > NAP_S else "it sleeps"
+    if process is None or not sleeps_long(process):
+        return "it sleeps"
+    return f"it sleeps, for another {words.duration(process.sleeps_s or 0.0)}"

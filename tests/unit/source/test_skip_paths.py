@@ -383,3 +383,20 @@ def test_an_expression_whose_first_part_does_not_decide_shows_no_way_past_a_call
 def test_an_expression_too_deep_for_python_is_passed_over() -> None:
     deep = " + ".join(["a"] * 2000)
     assert ways(f"for x in y:\n    if {deep}: continue\n    step()  # here") == []
+
+
+def test_a_check_of_the_rank_leads_past_the_call_however_far_out_it_stands() -> None:
+    source = """
+    def sample(model, step):
+        if step > limit():
+            return
+        if step % every or not is_main(): return
+        for token in range(length):
+            if blank(token): continue
+            for block in model.blocks:
+                x = block(x)  # here
+    """
+    found = ways(source)
+    assert (4, "if step % every or not is_main(): return", False) in found
+    assert (6, "if blank(token): continue", False) in found
+    assert not [way for way in found if way[0] == 2]  # what is no check of the rank says nothing of so many turns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.call_site import path, site
+from hangwatch.facts.call_site import Path, path, site
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.last_calls import frames_at_end, library_call
 from hangwatch.facts.case import Case
@@ -21,7 +21,16 @@ from hangwatch.stacks.frames import name_of, user_frame
 
 from .alone_now import alone_now, past_its_block
 from .together import alone_together
-from .witnesses import alone_at, do_not_call, is_guarded
+from .witnesses import (
+    alone_at,
+    behind,
+    call_on_every_rank,
+    condition_of,
+    do_not_call,
+    is_guarded,
+    only_by_rank,
+    standing,
+)
 
 
 def rank_zero_only(case: Case) -> Finding | None:
@@ -56,14 +65,15 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
     else:
         caller = sites_of(case).apart(lone.rank, [rank for rank in case.ranks if rank not in alone])
     call = _call_now(case, lone, caller) if before is None else _call_then(before, caller)
+    way = condition_of(case, lone.rank, standing(case, lone.rank) if before is None else _lines_of(before))
     witnesses = _witnesses(case, alone, found, caller, inside=before is None)
     tail = f"; {case.wait_words(others)} elsewhere{case.at_places(others)}" if others else ""
     buffers = Within.BUFFERS in lone.now.within
     return Finding(
         "rank-zero-only-collective",
         _certainty(case, witnesses, lone.rank),
-        f"{_alone_in(case, alone, call, before)}{tail}.",
-        fix="evaluate with model.module: the DDP wrapper broadcasts its buffers in forward" if buffers else "",
+        f"{_alone_in(case, alone, call, before)}{behind(way)}{tail}.",
+        fix=call_on_every_rank(way, through_ddp=buffers),
         culprits=case.culprits(alone, caller or (None if before is None else _place_of(before))),
         victims=others,
         step=found.step if found is not None else lone.step,
@@ -100,6 +110,12 @@ def _alone_in(case: Case, alone: tuple[int, ...], call: str, before: Parting | N
     return f"{ranks} issued more collectives than the other ranks {before.when}, which of them is not on record{now}"
 
 
+def _lines_of(found: Parting) -> Path:
+    """The lines that led to the calls in question, where they came by one way."""
+    ways = {place.lines for place in found.places}
+    return ways.pop() if len(ways) == 1 else ()
+
+
 def _place_of(found: Parting) -> Frame | None:
     """The line of the calls in question, where they come from one."""
     lines = {place.lines[:1] for place in found.places}
@@ -125,7 +141,7 @@ def _witnesses(
         what = place.kind if place is not None and place.kind else "a collective"
         heard.append(alone_at(case, what, at))
     if inside and is_guarded(case, alone):
-        heard.append(Witness(Kind.SOURCE, f"the source leads to {where} only under a condition on the rank"))
+        heard.append(only_by_rank(lone.where))
     if inside and others and past_its_block(lone, case.views(others)):
         at_end = f"{case.name(others)} {words.verb(len(others), 'waits', 'wait')} at the end of a with block"
         heard.append(

@@ -21,7 +21,7 @@ from hangwatch.ranks.sides import spread
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
-from .witnesses import alone_at, do_not_call
+from .witnesses import alone_at, behind, call_on_every_rank, condition_of, do_not_call, only_by_rank
 
 
 def mispaired_at_a_new_place(case: Case) -> Finding | None:
@@ -133,6 +133,7 @@ def _alone(case: Case, found: Mismatch, alone: tuple[int, ...]) -> Finding:
     others = tuple(sorted(calls.keys() - set(alone)))
     call, where = calls[alone[0]], place_of(case, alone[0], calls)
     theirs = place_of(case, others[0], calls)
+    way = condition_of(case, alone[0], path(call.frames))
     witnesses = _witnesses(case, found, calls, alone)
     certainty = case.weigh(witnesses)
     sure = any(each.kind is Kind.SOURCE for each in witnesses) and not case.any_rank_failed
@@ -141,8 +142,9 @@ def _alone(case: Case, found: Mismatch, alone: tuple[int, ...]) -> Finding:
         certainty if sure or certainty is not Certainty.PROVEN else Certainty.LIKELY,
         f"{case.name(alone, capital=True)} {words.verb(len(alone), 'is', 'are')} alone in"
         f" {_named(case, alone[0], call, where)}, which the other ranks"
-        f" {do_not_call(case, alone, inside=True)}; it is paired with"
+        f" {do_not_call(case, alone, inside=True)}{behind(way)}; it is paired with"
         f" {_named(case, others[0], calls[others[0]], theirs)} of {case.name(others)}.",
+        fix=call_on_every_rank(way),
         culprits=culprits_at(case, alone, calls),
         victims=others,
         step=case.step_of(alone),
@@ -170,9 +172,7 @@ def _witnesses(
             Witness(Kind.MAJORITY, f"most ranks are in a call that they have made before: {case.name(others)}")
         )
     if all(view.now.guard == "rank" for view in case.views(alone)):
-        witnesses.append(
-            Witness(Kind.SOURCE, f"the source leads to {words.place(where)} only under a condition on the rank")
-        )
+        witnesses.append(only_by_rank(where))
     return tuple(witnesses)
 
 

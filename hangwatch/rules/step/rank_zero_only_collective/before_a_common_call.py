@@ -15,7 +15,7 @@ from hangwatch.model import Certainty
 from hangwatch.ranks.sides import spread
 from hangwatch.rules.finding import Finding
 
-from .witnesses import most_or_the_source
+from .witnesses import behind, call_on_every_rank, condition_of, most_or_the_source
 
 
 def issued_before_a_common_call(case: Case) -> Finding | None:
@@ -33,6 +33,7 @@ def issued_before_a_common_call(case: Case) -> Finding | None:
 
 def _alone(case: Case, extra: ExtraCalls, others_say: tuple[Witness, ...]) -> Finding:
     calls = dict.fromkeys(extra.ranks, extra.calls[0])
+    way = condition_of(case, extra.ranks[0], path(extra.calls[0].frames))
     first, times = next(groups(case, extra))
     count = f", {times} times" if times > 1 else ""
     sites, maker = sites_of(case), extra.ranks[0]
@@ -43,7 +44,8 @@ def _alone(case: Case, extra: ExtraCalls, others_say: tuple[Witness, ...]) -> Fi
         "rank-zero-only-collective",
         Certainty.LIKELY,  # the records say that it was alone there, and not that the others were right
         f"{case.name(extra.ranks, capital=True)} {words.verb(len(extra.ranks), 'is', 'are')} alone in {first}{count},"
-        f" which {case.name(extra.others)} {never}; since then their calls are mispaired.",
+        f" which {case.name(extra.others)} {never}{behind(way)}; since then their calls are mispaired.",
+        fix=call_on_every_rank(way),
         culprits=culprits_at(case, extra.ranks, calls),
         victims=extra.others,
         step=case.step_of(extra.ranks),

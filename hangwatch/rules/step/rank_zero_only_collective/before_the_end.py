@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hangwatch import words
-from hangwatch.facts.call_site import BACKWARD, Caller, caller, in_the_engine, recorded_caller
+from hangwatch.facts.call_site import BACKWARD, Caller, caller, in_the_engine, path, recorded_caller
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.last_calls import frames_at_end
 from hangwatch.facts.calls.skip_paths import asked_for_the_rank, rank_check
@@ -41,7 +41,7 @@ def _found(case: Case, left: list[int], stayed: list[int]) -> Finding | None:
     if len(places) < len(stayed):
         return None
     where = Frame(places[stayed[0]][0], places[stayed[0]][2], places[stayed[0]][1])
-    guard = rank_check(case, frames_at_end(case.ranks[stayed[0]])[0])
+    guard = rank_check(case, path(frames_at_end(case.ranks[stayed[0]])[0]))
     return Finding(
         "rank-zero-only-collective",
         Certainty.LIKELY,
@@ -81,12 +81,12 @@ def _behind_a_check(case: Case, rank: int, others: Iterable[int]) -> Caller | No
     """
     frames, _, _ = frames_at_end(case.ranks[rank])
     where = user_frame(frames)
-    if where is None or rank_check(case, frames) is None:
+    if where is None or rank_check(case, path(frames)) is None:
         return None
-    made = (call.frames for other in others for call in case.ledger.calls(other).values())
-    return (
-        None if any(rank_check(case, each) is not None for each in made) else (where.file, where.function, where.line)
-    )
+    made = (path(call.frames) for other in others for call in case.ledger.calls(other).values())
+    if any(rank_check(case, each) is not None for each in made):
+        return None
+    return where.file, where.function, where.line
 
 
 def _on_board(case: Case, rank: int) -> set[Caller]:

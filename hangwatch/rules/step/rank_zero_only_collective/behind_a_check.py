@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.calls.last_calls import Last, brought_down, end_sentences, last_calls
+from hangwatch.facts.calls.skip_paths import condition
 from hangwatch.facts.case import Case
 from hangwatch.facts.data.batches import first_uneven
 from hangwatch.facts.differences.parting import parting
@@ -11,6 +12,8 @@ from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Status
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Within
+
+from .witnesses import call_on_every_rank, condition_of, only_by_rank
 
 
 def ended_behind_a_rank_check(case: Case) -> Finding | None:
@@ -46,23 +49,22 @@ def _apart(lasts: dict[int, Last], alone: tuple[int, ...], others: tuple[int, ..
 def _found(case: Case, lasts: dict[int, Last], alone: tuple[int, ...], others: tuple[int, ...]) -> Finding:
     view, last, theirs = case.ranks[alone[0]], lasts[alone[0]], lasts[others[0]]
     buffers = Within.BUFFERS in view.now.within
+    way = condition_of(case, view.rank, last.site.lines)
+    check = condition(way) if way is not None else "a check of the rank"
     call = "the model's forward, with its broadcast of buffers" if buffers else last.name or "a collective"
-    where = words.place(last.where)
     return Finding(
         "rank-zero-only-collective",
         Certainty.LIKELY,
         f"{case.name(alone, capital=True)} {words.verb(len(alone), 'was', 'were')} alone in"
-        f" {call}{words.at(last.where)}, behind a check of the rank; it was paired with"
+        f" {call}{words.at(last.where)}, behind {check}; it was paired with"
         f" {theirs.name or 'a collective'} of {case.name(others)}{words.at(theirs.where)}.",
-        fix="use model.module in rank-guarded code: the DDP wrapper communicates in forward and in backward"
-        if buffers
-        else "",
+        fix=call_on_every_rank(way, through_ddp=buffers),
         culprits=tuple(case.ranks[rank].culprit(lasts[rank].where) for rank in alone),
         victims=others,
         step=view.step,
         evidence=end_sentences(case),
         witnesses=(
-            Witness(Kind.SOURCE, f"the source leads to {where} only under a condition on the rank"),
+            only_by_rank(last.where),
             Witness(Kind.SOURCE, f"no condition on the rank leads to {words.place(theirs.where)}"),
         ),
         status=Status.FAILED,

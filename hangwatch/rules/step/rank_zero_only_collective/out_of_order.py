@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.facts.call_site import path
 from hangwatch.facts.calls.skip_paths import asked_for_the_rank, rank_check
 from hangwatch.facts.case import Case
 from hangwatch.model import Certainty
@@ -13,7 +14,7 @@ from hangwatch.rules.finding import Finding
 
 def behind_a_rank_check(case: Case, departure: Departure) -> Finding | None:
     """The source tells which of two halves left the order: a condition on the rank leads to the call of one of them."""
-    checks = [(who, call, rank_check(case, call.frames)) for who, call in departure.sides]
+    checks = [(who, call, rank_check(case, path(call.frames))) for who, call in departure.sides]
     checked = [(who, call, guard) for who, call, guard in checks if guard is not None]
     if len(checked) != 1:
         return None

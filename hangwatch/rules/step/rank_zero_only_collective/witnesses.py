@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangwatch.facts.call_site import same
+from hangwatch import words
+from hangwatch.facts.call_site import Path, path, same
 from hangwatch.facts.calls.call_sites import sites_of
-from hangwatch.facts.calls.skip_paths import asked_for_the_rank, rank_check
+from hangwatch.facts.calls.skip_paths import asked_for_the_rank, condition, own_condition, rank_check
 from hangwatch.facts.case import Case
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Collective
+from hangwatch.model import Bypass, Collective, Frame
 from hangwatch.ranks.sides import spread
 
 
@@ -31,7 +32,7 @@ def most_or_the_source(
     heard = []
     if len(makers) < len(others):
         heard.append(Witness(Kind.MAJORITY, f"most ranks made no such call: {case.name(others)}"))
-    if (guard := rank_check(case, call.frames)) is not None:
+    if (guard := rank_check(case, path(call.frames))) is not None:
         heard.append(Witness(Kind.SOURCE, asked_for_the_rank(guard)))
     return tuple(heard)
 
@@ -39,6 +40,42 @@ def most_or_the_source(
 def is_guarded(case: Case, alone: Sequence[int]) -> bool:
     """The source leads to where they stand under a condition on the rank, and no other rank has called there."""
     return case.ranks[alone[0]].now.guard == "rank" and not _steps_of_others(case, alone)
+
+
+def condition_of(case: Case, rank: int, lines: Path) -> Bypass | None:
+    """The condition by which a rank came to its call by these lines, where the source shows which one it is."""
+    found = rank_check(case, lines)
+    return found if found is not None or case.ranks[rank].now.guard == "rank" else own_condition(case, lines)
+
+
+def standing(case: Case, rank: int) -> Path:
+    """The lines by which a rank came to the call that it is in."""
+    place = sites_of(case).now(rank)
+    return place.lines if place is not None and len(place.lines) > 1 else path(case.ranks[rank].evidence.main_stack)
+
+
+def only_by_rank(where: Frame | None) -> Witness:
+    """The source leads to `where` by a condition on the rank alone."""
+    return Witness(Kind.SOURCE, f"the source leads to {words.place(where)} only under a condition on the rank")
+
+
+def behind(way: Bypass | None) -> str:
+    """`: it is behind `if rank == 0` (train.py:86)`, the line to look at; "" where the source does not show it."""
+    return f": it is behind {condition(way)}" if way is not None else ""
+
+
+def call_on_every_rank(way: Bypass | None, *, through_ddp: bool = False) -> str:
+    """What to do about a call that stands behind a condition; "" for the usual words."""
+    if through_ddp:
+        return "evaluate with model.module: the DDP wrapper broadcasts its buffers in forward"
+    if way is None:
+        return ""
+    if way.asks == "rank":
+        return f"make that call on every rank: take it out of the condition at {words.place(way.where)}"
+    return (
+        f"let all ranks answer the condition at {words.place(way.where)} alike: reduce or broadcast what it asks for"
+        " before it; or make that call on every rank"
+    )
 
 
 def do_not_call(case: Case, alone: Sequence[int], *, inside: bool) -> str:

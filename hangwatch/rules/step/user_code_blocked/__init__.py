@@ -18,6 +18,7 @@ from hangwatch.facts.processes.own_code import (
 from hangwatch.model import Certainty, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.step.user_code_blocked.advice import advice
 from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.frames import origin, user_frame
 
@@ -47,7 +48,7 @@ def user_code_blocked(case: Case) -> Finding | None:
         f"{case.name(culprits, capital=True)} {words.verb(len(stuck), 'is', 'are')} {_adverb(case, stuck)} in"
         f" {_what(first)}{words.at(first.where)}: {_how_all(stuck)};"
         f" {waiting}{words.at(case.usual_place(victims))}.",
-        fix=_fix(first),
+        fix=advice(first, _own_threads(first)),
         culprits=tuple(view.culprit() for view in stuck),
         victims=victims,
         step=first.step,
@@ -62,12 +63,6 @@ def user_code_blocked(case: Case) -> Finding | None:
 
 def _in_its_own_code(case: Case, view: RankView) -> bool:
     return view.now.doing in IN_CODE or case.waits.runs_backward(view)
-
-
-def _fix(view: RankView) -> str:
-    """A process that has put data into a queue ends only when the data has been read; "" for the usual words."""
-    held = any(now.doing is Doing.QUEUE_FEEDER for _, now in stuck_children(view))
-    return "read all that a process puts into a queue before joining the process" if held else ""
 
 
 def _what(view: RankView) -> str:

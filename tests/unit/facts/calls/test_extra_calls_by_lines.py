@@ -40,7 +40,9 @@ def test_a_call_of_one_rank_under_a_rank_guard() -> None:
     assert [(culprit.rank, culprit.where) for culprit in verdict.culprits] == [
         (0, Frame(SCRIPT, 30, "on_validation_end"))
     ]
-    assert "which rank 1 never made; since then their calls are mispaired" in verdict.summary
+    guard = "`if not trainer.is_global_zero: return` (train.py:29)"
+    assert f"which rank 1 never made: it is behind {guard}; since then their calls are mispaired" in verdict.summary
+    assert verdict.fix == "make that call on every rank: take it out of the condition at train.py:29"
     assert any("is_global_zero" in sentence for sentence in verdict.evidence)
 
 

@@ -20,6 +20,7 @@ from hangwatch.model import (
     RankEvidence,
     Status,
     ThreadStack,
+    WayOut,
 )
 from tests.unit.job import IN_BACKWARD, IN_CODE, IN_FEEDER_JOIN, LIB, blamed, frames, judge, rank, told
 from tests.unit.rules.step.loops import END, epoch, everywhere
@@ -75,6 +76,7 @@ def test_where_its_threads_stand_is_told_of_a_rank_that_waits_for_one_of_them(ki
     verdict = diagnose(snapshot).verdict
     assert (", while its thread 'stats' is in run (feed.py:8); " in verdict.summary) is told
     assert "'pin'" not in verdict.summary
+    assert ("that thread does not let go" in verdict.fix) is told
     reads = replace(feeds, name="reader")
     snapshot = changed(snapshot, 1, lambda entry: replace(entry, stacks=(*entry.stacks, reads)))
     verdict = diagnose(snapshot).verdict  # which of the two it waits for is not known
@@ -93,6 +95,10 @@ def test_a_lock_that_is_taken_by_a_statement_has_no_frame_and_is_told_by_the_sys
     verdict = judge(rank(0, IN_BACKWARD, progress=Progress(step=5), issued=4, completed=3, still_s=70), blocked).verdict
     assert "it waits for a lock of its own process" in verdict.summary
     assert "while its thread 'flusher' is in flush (feed.py:14)" in verdict.summary
+    alone = replace(blocked, stacks=blocked.stacks[:1])
+    verdict = judge(rank(0, IN_BACKWARD, progress=Progress(step=5), issued=4, completed=3, still_s=70), alone).verdict
+    assert "acquire(timeout=60)" in verdict.fix
+    assert "RLock" in verdict.fix  # no other thread of the program lives that could hold it
 
 
 @pytest.mark.parametrize("kind", ["socket", "lock", "sleep"])
@@ -103,9 +109,30 @@ def test_a_rank_that_blocks_in_its_own_code_is_named_with_its_line(kind: str) ->
     assert "push (train.py:40)" in judgement.verdict.summary
 
 
-def test_what_it_waits_on_is_said_where_the_system_knows() -> None:
-    judgement = diagnose(stuck("socket", blocked_on=OpenFile(5, "socket 10.0.0.1:4000 -> 10.0.0.9:80")))
-    assert "10.0.0.9:80" in judgement.verdict.summary
+@pytest.mark.parametrize(
+    ("path", "told", "advice"),
+    [
+        ("socket 10.0.0.1:4000 -> 10.0.0.9:80", "10.0.0.9:80", "see why 10.0.0.9:80 does not answer"),
+        ("unix socket:[77]", "unix socket:[77]", "see why the other side does not answer"),
+        ("pipe:[77]", "it waits on a pipe", "see why the process at the other end does not answer"),
+    ],
+)
+def test_what_it_waits_on_is_said_where_the_system_knows(path: str, told: str, advice: str) -> None:
+    verdict = diagnose(stuck("socket", blocked_on=OpenFile(5, path))).verdict
+    assert told in verdict.summary
+    assert verdict.fix.startswith(f"{advice}; ")
+
+
+def test_a_rank_that_naps_in_a_loop_is_asked_why_that_does_not_end() -> None:
+    def looking(entry: RankEvidence) -> RankEvidence:
+        way = WayOut(Frame(SCRIPT, 39, "push"), "while not path.exists()")
+        loop = LoopFacts(Frame(SCRIPT, 39, "push"), ways_out=(way,))
+        return replace(entry, stacks=tuple(replace(each, in_loop=True, loop=loop) for each in entry.stacks))
+
+    napping = changed(stuck("sleep", system_call="clock_nanosleep"), 1, looking)
+    assert "why its loop does not end (`while not path.exists()`)" in diagnose(napping).verdict.fix
+    long = changed(napping, 1, lambda e: replace(e, process=replace(e.process or ProcessFacts(1), sleeps_s=600.0)))
+    assert "does not end" not in diagnose(long).verdict.fix
 
 
 @pytest.mark.parametrize("sign", ["io", "written", "child", "moved"])

@@ -1,0 +1,66 @@
+"""How to go on without what a rank is blocked on, by what that is; in the order in which `how_stuck` tells it."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.processes.child import idle_children
+from hangwatch.facts.processes.locks import held_lock
+from hangwatch.facts.processes.own_code import stuck_children
+from hangwatch.facts.processes.sleep import sleeps_long
+from hangwatch.ranks.view import RankView
+from hangwatch.stacks.activity import Doing
+
+_RAISE = "and raise once it has passed: the launcher then ends all ranks"
+_BY_WAIT = {
+    Doing.JOIN_CHILD: f"see what keeps that process; wait with a timeout (join(60), communicate(timeout=60)), {_RAISE}",
+    Doing.EVENTS: f"await with a timeout, as by asyncio.wait_for(..., 60), {_RAISE}",
+    Doing.LOCK: f"wait with a timeout (acquire(timeout=60), get(timeout=60)), {_RAISE}",
+}
+
+
+def advice(view: RankView, threads: list[str]) -> str:
+    """What to do, given where the other threads of the program stand; "" for the usual words."""
+    children = stuck_children(view)
+    if any(now.doing is Doing.QUEUE_FEEDER for _, now in children):
+        return "read all that a process puts into a queue before joining the process"
+    if held_lock(view):
+        return ""
+    if idle_children(view):
+        return (
+            "ask for the result with a timeout (get(timeout=60)), or use concurrent.futures.ProcessPoolExecutor, which"
+            " raises where a process of its pool has died"
+        )
+    if children:
+        return _BY_WAIT[Doing.JOIN_CHILD]
+    return _of_a_peer(view) or _of_a_loop(view) or _of_a_lock(view, threads) or _BY_WAIT.get(view.now.doing, "")
+
+
+def _of_a_peer(view: RankView) -> str:
+    """Of a rank that waits for the other end of a socket or a pipe."""
+    process = view.in_kernel
+    path = process.blocked_on.path if process is not None and process.blocked_on is not None else ""
+    if path.startswith("pipe:"):
+        return f"see why the process at the other end does not answer; ask with a timeout (poll(60)), {_RAISE}"
+    if "socket" not in path and view.now.doing is not Doing.SOCKET:
+        return ""
+    _, _, peer = path.partition(" -> ")
+    return f"see why {peer or 'the other side'} does not answer; give the request a timeout, {_RAISE}"
+
+
+def _of_a_loop(view: RankView) -> str:
+    """Of a rank that looks again and again, or computes without an end."""
+    loop, looks = view.now.loop, view.sleeps and not sleeps_long(view.in_kernel)
+    if not (view.busy or looks):
+        return ""
+    ways = loop.ways_out if loop is not None else ()
+    shown = f" (`{ways[0].text}`)" if len(ways) == 1 else words.at(loop.where) if loop is not None else ""
+    return f"see why its loop does not end{shown}; give it a limit of time or turns, {_RAISE}"
+
+
+def _of_a_lock(view: RankView, threads: list[str]) -> str:
+    if not (threads or view.sleeps_privately):
+        return ""
+    if threads:
+        one = len(threads) == 1
+        return f"see why {'that thread does' if one else 'those threads do'} not let go, {_BY_WAIT[Doing.LOCK]}"
+    return f"{_BY_WAIT[Doing.LOCK]}; a lock that its own thread takes again must be an RLock"
