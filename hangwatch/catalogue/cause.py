@@ -15,7 +15,7 @@ class Cause:
 
     `look_alikes` are the causes that a person would suspect first. Of `explains` this one is the reason: where both are
     found of the same ranks, the others say only what they came to. `fix_of_condition` is for a call that stands under a
-    condition which ends no turn of a loop.
+    condition which ends no turn of a loop, `fix_of_error` for one that a caught error leads past.
     """
 
     id: str
@@ -27,6 +27,7 @@ class Cause:
     explains: tuple[str, ...] = ()
     forecast: bool = False  # a warning of a hang to come
     fix_of_condition: str = ""
+    fix_of_error: str = ""
 
     @property
     def rules(self) -> str:

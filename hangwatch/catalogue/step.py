@@ -6,6 +6,9 @@ from hangwatch.model import Stage
 
 from .cause import Cause
 
+# Where a rank has caught an error of its own, and others have not met it.
+VOTE_AFTER_ERROR = "mend the error; let all ranks vote whether to skip a step before one of them does"
+
 STEP = (
     Cause(
         "uneven-steps",
@@ -34,8 +37,9 @@ STEP = (
         " dist.all_reduce(skip, op=dist.ReduceOp.MAX); if skip.item(): continue",
         ("uneven-steps", "collective-mismatch", "rank-zero-only-collective"),
         explains=("exit-destroy-asymmetric",),
-        fix_of_condition="make that call on every rank: take it out of the condition, or let all ranks agree on that"
-        " first, e.g. by an all_reduce of it with MAX",
+        fix_of_condition="make that call on every rank, or let all ranks agree first whether to make it, e.g. by an"
+        " all_reduce of the condition with op=dist.ReduceOp.MAX",
+        fix_of_error=VOTE_AFTER_ERROR,
     ),
     Cause(
         "data-dependent-graph",

@@ -50,13 +50,18 @@ def judged(case: Case, finding: Finding) -> Judgement:
 
 
 def _by_a_condition(case: Case, finding: Finding) -> str:
-    """The fix where the ranks went by a call at a condition that ends no turn of a loop; "" where they did not."""
-    fix = cause(finding.cause).fix_of_condition
-    if not fix:
+    """The fix where the ranks went by a call at a line that ends no turn of a loop; "" where they did not.
+
+    That is a condition, or a clause that catches an error.
+    """
+    entry = cause(finding.cause)
+    if not entry.fix_of_condition:
         return ""
     places = {culprit.where for culprit in finding.culprits}
     ways = [way for site in case.snapshot.call_sites for way in site.bypasses if way.where in places]
-    return fix if ways and not any(way.of_turn for way in ways) else ""
+    if not ways or any(way.of_turn for way in ways):
+        return ""
+    return entry.fix_of_condition if any(way.asks for way in ways) else entry.fix_of_error
 
 
 def stage_of(finding: Finding) -> Stage | None:

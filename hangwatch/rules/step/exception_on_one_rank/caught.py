@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.catalogue.step import VOTE_AFTER_ERROR
 from hangwatch.facts.calls.skip_paths import conditions, the_only
 from hangwatch.facts.case import Case
 from hangwatch.facts.differences.caught_errors import (
@@ -21,7 +22,6 @@ from hangwatch.model import Bypass, Certainty
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
 
-_FIX = "mend the error; let all ranks vote whether to skip a step before one of them does"
 _LEFT = {"with": "left its `with` block and came to", "finally": "left its `try` block and came to"}
 
 
@@ -38,7 +38,7 @@ def caught_where_it_parted(case: Case) -> Finding | None:
         Certainty.LIKELY,
         f"{case.name(ranks, capital=True)} raised {text}{words.at(user_frame(error.frames))} in {step}, caught it and"
         f" went on: {_fewer(found)}; since then {words.verb(len(ranks), 'its', 'their')} calls are mispaired.",
-        fix=_FIX,
+        fix=VOTE_AFTER_ERROR,
         culprits=tuple(
             case.ranks[rank].culprit(user_frame(each.frames)) for rank, each in sorted(found.errors.items())
         ),
@@ -84,7 +84,7 @@ def caught_without_backward(case: Case) -> Finding | None:
         f"{case.name(ranks, capital=True)} raised {words.error(error)}{words.at(user_frame(error.frames))} in"
         f" {words.step(first.step)}, {left or 'caught it and went on to'} {now} without {left_out} that step, in which"
         f" {others} {'ended' if case.any_rank_failed else words.verb(len(rest), 'waits', 'wait')}.",
-        fix="" if left else _FIX,
+        fix="" if left else VOTE_AFTER_ERROR,
         culprits=tuple(case.ranks[rank].culprit(user_frame(each.frames)) for rank, each in sorted(found.items())),
         step=first.step,
         evidence=(f"rank {first.rank} recorded that error in {words.step(first.step)}, and {others} none",),
@@ -140,7 +140,7 @@ def caught_in_its_backward(case: Case) -> Finding | None:
         f"{case.name(ranks, capital=True)} raised {words.error(error)}{words.at(user_frame(error.frames))} within the"
         f" backward of {words.step(short.step)}, caught it and went on without the gradients of that step, for which"
         f" the others wait{'ed' if case.any_rank_failed else ''}.",
-        fix=_FIX,
+        fix=VOTE_AFTER_ERROR,
         culprits=tuple(
             case.ranks[rank].culprit(user_frame(each.frames)) for rank, each in sorted(short.errors.items())
         ),
@@ -166,7 +166,7 @@ def caught_past_a_call(case: Case) -> Finding | None:
         Certainty.LIKELY,
         f"{case.name(found.without, capital=True)} went on without {found.name}{words.in_step(found.step)}, which"
         f" {case.name(found.made)} called: an error may have led past it, caught at {handlers}.",
-        fix=_FIX,
+        fix=VOTE_AFTER_ERROR,
         culprits=case.culprits(found.without, where),
         victims=case.victims(found.without),
         step=found.step,
