@@ -208,6 +208,7 @@ class CallSite:
 class Switch:
     """A line of the user's that sets what a package's code decides by, such as `trainer.should_stop = True`.
 
+    One with the name "log" logs a value, which a package's code reduces later: `asked` is then where that is defined.
     As the source shows it: a hint, and never proof. `name` is the attribute, `where` the line that sets it, `condition`
     that under which it does so ("" for none), and `asks` what that asks for (see `Bypass`). `asked` is the package's
     line that asks for it, `last` the last line of what it guards; `leaves` says that it ends a loop or a function.

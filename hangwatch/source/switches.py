@@ -19,6 +19,9 @@ from hangwatch.source.guards import answers_on_way
 from hangwatch.source.loops import parsed, scope_of, within
 
 MOST = 64  # settings of one file
+LOG = "log"  # the name of a switch that is no attribute: what a trainer reduces is what was logged
+_LOGGING = frozenset({"log", "log_dict"})
+_MODULES = frozenset({"self", "pl_module", "module", "model"})
 _ORDER: tuple[Asks, ...] = ("rank", "value", "check", "alike")
 _OF_TENSORS = frozenset({"requires_grad", "training", "grad", "data"})  # set and asked for everywhere, of any part
 
@@ -41,7 +44,7 @@ def switches(own: Iterable[tuple[str, str]], packages: Iterable[tuple[str, str]]
     """Those of the user's files that one of the packages' files asks for; each file with its text."""
     found = [asked for file, text in packages for asked in _asked_in(file, text)]
     names = {asked.name for asked in found} - _OF_TENSORS
-    made = [each for file, text in own if names for each in _set_in(file, parsed(text), names)]
+    made = [each for file, text in own if names for each in _made_in(file, parsed(text), names)]
     return tuple(
         Switch(each.name, each.where, each.condition, each.asks, asked.where, asked.last, asked.leaves)
         for each in made
@@ -51,6 +54,28 @@ def switches(own: Iterable[tuple[str, str]], packages: Iterable[tuple[str, str]]
 
 
 # -------------------------------------------------------------- set by the user
+
+
+def _made_in(file: str, tree: ast.Module | None, names: set[str]) -> Iterator[_Set]:
+    yield from _set_in(file, tree, names)
+    yield from _logged_in(file, tree, names)
+
+
+def _logged_in(file: str, tree: ast.Module | None, names: set[str]) -> Iterator[_Set]:
+    """What is logged under a condition: `self.log("recall", value)`, with a name, and not by a logger."""
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call)) if tree is not None else ()
+    for node in islice(filter(_logs, calls), MOST):
+        if LOG in names and tree is not None:
+            yield _one(file, LOG, node, scope_of(tree, node.lineno), tree)
+
+
+def _logs(node: ast.Call) -> bool:
+    made = node.func
+    if not isinstance(made, ast.Attribute) or made.attr not in _LOGGING or not isinstance(made.value, ast.Name):
+        return False
+    first = node.args[0] if node.args else None
+    text = isinstance(first, ast.Constant) and isinstance(first.value, str)
+    return made.value.id in _MODULES and (text or isinstance(first, ast.JoinedStr | ast.Dict | ast.Name))
 
 
 def _set_in(file: str, tree: ast.Module | None, names: set[str]) -> Iterator[_Set]:
@@ -63,10 +88,10 @@ def _set_in(file: str, tree: ast.Module | None, names: set[str]) -> Iterator[_Se
         yield _one(file, target.attr, node, scope_of(tree, node.lineno), tree)
 
 
-def _one(file: str, name: str, node: ast.Assign, scope: ast.AST, tree: ast.Module) -> _Set:
+def _one(file: str, name: str, node: ast.Assign | ast.Call, scope: ast.AST, tree: ast.Module) -> _Set:
     tests = [test if answer else ast.UnaryOp(ast.Not(), test) for test, answer in answers_on_way(scope, node.lineno)]
     told = f"if {ast.unparse(tests[-1])}" if tests else ""
-    if not isinstance(node.value, ast.Constant):
+    if isinstance(node, ast.Assign) and not isinstance(node.value, ast.Constant):
         tests.append(node.value)
         told = told or ast.unparse(node.value)
     kinds = [asks(test, scope, tree) for test in tests]
@@ -99,6 +124,8 @@ def _asked_in(file: str, text: str) -> tuple[_Asked, ...]:
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             answers = any(ast.unparse(each).endswith("property") for each in function.decorator_list)
+            if function.name == LOG:
+                found.append(_Asked(LOG, Frame(file, function.lineno, LOG), 0, leaves=False))
             for node in within(function):
                 if isinstance(node, ast.If | ast.While):
                     found += _asked_at(Frame(file, node.lineno, function.name), node, answers=answers)

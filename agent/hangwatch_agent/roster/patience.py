@@ -3,7 +3,8 @@
 Patience learns: a job whose slowest recent step took 40 s is given 240 s, on whichever rank that was. What rank 0 does
 between two epochs, such as copying a checkpoint, is no part of its own steps, but of those that wait for it. Stages in
 which long silences are normal (the first step compiles and warms caches, an evaluation runs for minutes) are given more
-from the start, and every incident that ended by itself doubles what follows.
+from the start, and so is a rank that prints or writes something now and then. Every incident that ended by itself
+doubles what follows. Of a sleep the end is waited for, once.
 
 All that is for guesses. Where a fact keeps a rank from going on by itself (`hangwatch.judge.patience`), patience is a
 minute at most, in every stage. Where the ranks only sleep and wait for each other, no stage is a reason for more than
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from hangwatch.facts.processes.sleep import sleeps_long
 from hangwatch.judge.patience import FACTS_S, exiting, held, in_first_step, resting, shortened
 from hangwatch.model import Frame, Phase, ProcessEvidence, RankEvidence, Snapshot
 from hangwatch.settings import Settings
@@ -23,7 +25,9 @@ from hangwatch_agent.roster.phases import EXITING, STARTING
 from hangwatch_agent.roster.rank_states import RankState
 
 SLOW_STEPS = 6.0  # times the slowest recent step
-LONG_STAGES = 5.0  # times stall_after, for first step and evaluation
+LONG_STAGES = 5.0  # times stall_after, for first step and evaluation, and who writes something now and then
+SLEEPING = 2.0  # times its patience that a rank may stand still while it sleeps
+AWAKE_S = 5.0  # after the end of a sleep, until which what comes next has moved a counter
 MOST_GROWTH = 8.0
 BEFORE_INIT = 10.0  # times start_after: how long a living process may take before init_process_group
 
@@ -37,9 +41,18 @@ def patience(rank_state: RankState, settings: Settings, growth: float = 1.0) -> 
         return settings.start_after * growth
     if reading.phase in EXITING:
         return settings.linger_after * growth
-    long = reading.phase == Phase.EVAL or in_first_step(reading)
+    long = reading.phase == Phase.EVAL or in_first_step(reading) or writes(rank_state, settings)
     base = settings.stall_after * (LONG_STAGES if long else 1.0)
     return max(base, SLOW_STEPS * rank_state.slowest_s) * growth
+
+
+def writes(rank_state: RankState, settings: Settings) -> bool:
+    """It waits for no rank, and has written something in the second half of its usual patience.
+
+    A progress bar that notices that it stands still writes once, soon after that.
+    """
+    since = rank_state.wrote_at
+    return since is not None and not rank_state.blocked and since - rank_state.moved_at > settings.stall_after / 2
 
 
 def patience_with(rank_state: RankState, settings: Settings, growth: float = 1.0) -> float:
@@ -54,11 +67,15 @@ Place = tuple[Frame | None, ...]
 
 @dataclass(frozen=True)
 class _Hold:
-    """A fact that holds a rank: since which of its movements, at which place, and when it was first seen."""
+    """What a look has shown of a rank: since which of its movements, at which place, and when it was first seen.
+
+    `wakes_after_s` is when it, or a worker of its, comes out of a sleep; 0 where no look has shown a sleep.
+    """
 
     moved_at: float
     place: Place
     seen_after_s: float
+    wakes_after_s: float
     patience_s: float
 
 
@@ -79,31 +96,39 @@ class Holds:
         ranks = []
         for rank in snapshot.ranks:
             rank_state, fact = by_pid.get(rank.pid or -1), facts.get(rank.rank, "")
-            if rank_state is not None and rank.rank in most:
-                hold = self._hold(rank, rank_state, known.get(rank_state.pid), most[rank.rank], growth)
-                self._known[rank_state.pid] = hold
-                rank = replace(rank, held=fact, patience_s=hold.patience_s)
+            if rank_state is not None:
+                hold = self._hold(rank, rank_state, known.get(rank_state.pid), most.get(rank.rank), growth)
+                if rank.rank in most or hold.wakes_after_s:
+                    self._known[rank_state.pid] = hold
+                    rank = replace(rank, held=fact, patience_s=hold.patience_s)
             ranks.append(rank)
         return replace(snapshot, ranks=tuple(ranks))
 
     def _most(self, snapshot: Snapshot, facts: Mapping[int, str], rank_states: Iterable[RankState]) -> dict[int, float]:
         """The most patience with each rank of which the snapshot shows more than its board does."""
         settings = self._settings
+        rank_states = tuple(rank_states)
+        writing = {each.rank for each in rank_states if writes(each, settings)}
         pace_s = SLOW_STEPS * max((each.slowest_s for each in rank_states), default=0.0)
         return {
-            **dict.fromkeys(resting(snapshot), max(settings.stall_after, pace_s)),
+            **dict.fromkeys(resting(snapshot) - writing, max(settings.stall_after, pace_s)),
             **dict.fromkeys(facts, min(settings.stall_after, FACTS_S)),
             **dict.fromkeys(exiting(snapshot), settings.linger_after),
         }
 
     def _hold(
-        self, rank: RankEvidence, rank_state: RankState, known: _Hold | None, most_s: float, growth: float
+        self, rank: RankEvidence, rank_state: RankState, known: _Hold | None, most_s: float | None, growth: float
     ) -> _Hold:
         place = _place(rank)
-        same = known is not None and (known.moved_at, known.place) == (rank_state.moved_at, place)
-        seen_after_s = known.seen_after_s if same and known is not None else rank.still_s
-        longest = patience(rank_state, self._settings, growth)
-        return _Hold(rank_state.moved_at, place, seen_after_s, shortened(longest, most_s * growth, seen_after_s))
+        stands = known is not None and known.moved_at == rank_state.moved_at
+        seen_after_s = known.seen_after_s if stands and known is not None and known.place == place else rank.still_s
+        wakes_after_s = max(_wakes_after_s(rank), known.wakes_after_s if stands and known is not None else 0.0)
+        limit_s = patience(rank_state, self._settings, growth)
+        if most_s is not None:
+            limit_s = shortened(limit_s, most_s * growth, seen_after_s)
+        if wakes_after_s:  # what it sleeps for is not known before it has gone on for a moment
+            limit_s = max(limit_s, min(wakes_after_s + AWAKE_S, SLEEPING * limit_s))
+        return _Hold(rank_state.moved_at, place, seen_after_s, wakes_after_s, limit_s)
 
     def applied(self, rank_states: Sequence[RankState]) -> tuple[RankState, ...]:
         """The ranks' states, with the patience that is known for those that have not moved since."""
@@ -114,6 +139,13 @@ class Holds:
         if hold is None or hold.moved_at != rank_state.moved_at:
             return rank_state
         return replace(rank_state, held_patience_s=hold.patience_s)
+
+
+def _wakes_after_s(rank: RankEvidence) -> float:
+    """When, after it last moved, the last of its processes that sleep wakes; 0 where none sleeps for long."""
+    processes = (rank.process, *(worker.facts for worker in rank.workers))
+    sleeps = [each.sleeps_s or 0.0 for each in processes if each is not None and sleeps_long(each)]
+    return rank.still_s + max(sleeps) if sleeps else 0.0
 
 
 def _place(rank: RankEvidence) -> Place:

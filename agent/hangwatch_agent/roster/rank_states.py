@@ -11,6 +11,7 @@ from hangwatch_agent.board import directory, local_reader
 from hangwatch_agent.board.file_name import start_ticks
 from hangwatch_agent.board.layout import BoardError
 from hangwatch_agent.roster.phases import LEAVING
+from hangwatch_agent.roster.written import Written
 from hangwatch_agent.shared import procfs, rank_rule
 
 FINAL_S = 3.0  # a board is read for so long after its rank has gone
@@ -31,6 +32,7 @@ class RankState:
     state: str
     since: float  # when `state` was first seen
     held_patience_s: float | None = None  # patience where a look has shown a fact that holds it as long as it stands
+    wrote_at: float | None = None  # when it was last seen to have written since then, itself or a process of its own
     slowest_s: float = 0.0  # the slowest recent step of any rank: what one does between two steps, the others wait for
 
     @property
@@ -82,6 +84,7 @@ class Roster:
         self._rank_states: dict[Path, RankState] = {}
         self._final: set[Path] = set()
         self._state_of = state_of or procfs.process_state
+        self._written = Written(folder)
 
     def update(self, now: float) -> tuple[RankState, ...]:
         """Read every board and return the states of the newest generation, by rank."""
@@ -116,7 +119,10 @@ class Roster:
 
     def _refreshed(self, rank_state: RankState, state: str, now: float) -> RankState:
         state = state or self._state_of(rank_state.pid, rank_state.ticks)
-        return rank_state if state == rank_state.state else replace(rank_state, state=state, since=now)
+        if state != rank_state.state:
+            rank_state = replace(rank_state, state=state, since=now)
+        written = self._written.last(rank_state.path, rank_state.pid, rank_state.moved_at, now)
+        return rank_state if written == rank_state.wrote_at else replace(rank_state, wrote_at=written)
 
 
 def mark(reading: Reading) -> Mark:

@@ -12,6 +12,7 @@ from hangwatch.facts.differences.parting import parting
 from hangwatch.facts.loops.epochs import ended_epochs
 from hangwatch.model import Frame, Switch
 from hangwatch.ranks.view import RankView
+from hangwatch.source.switches import LOG
 from hangwatch.stacks.frames import origin
 
 Ranks = tuple[int, ...]
@@ -100,6 +101,16 @@ def _decided(case: Case, found: Iterable[Switch], under: Ranks, others: Ranks) -
     switches = tuple(found)
     by_it = all(_by_the_package(each, case.ranks[rank]) for each in switches for rank in under)
     return by_it and not any(_was_there(case, each, rank, step) for each in switches for rank in others)
+
+
+def logged(case: Case, frames: tuple[Frame, ...], besides: tuple[Frame, ...]) -> tuple[Switch, ...]:
+    """The user's lines that log a value under a condition, where a call from `frames` reduces what was logged.
+
+    A call from the frames `besides` does not: its rank may have logged nothing.
+    """
+    files, others = ({frame.file for frame in each} for each in (frames, besides))
+    found = (each for each in _own(case) if each.name == LOG)
+    return tuple({each.where: each for each in found if each.asked.file in files - others}.values())
 
 
 def _own(case: Case) -> tuple[Switch, ...]:

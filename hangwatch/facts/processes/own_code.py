@@ -6,7 +6,7 @@ from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.child import CHILD_IDLE_CPU_S, Child, idle_children, thread_of_parent
 from hangwatch.facts.processes.locks import held_lock, holds, lock_name
-from hangwatch.facts.processes.sleep import how_it_sleeps, sleeps_long, wakes_soon
+from hangwatch.facts.processes.sleep import how_it_sleeps, sleeps_long
 from hangwatch.model import ExceptionFacts, ProcessEvidence, Status
 from hangwatch.ranks.processes import computes
 from hangwatch.ranks.view import RankView
@@ -36,12 +36,7 @@ def status_of(case: Case, stuck: list[RankView]) -> Status:
     slow = any(may_be_slow(view) and case.works(view) for view in stuck)  # to spin in a wait is no work
     slow = slow or any(map(_a_thread_may_be_slow, stuck))
     alive = slow or any(view.moves_data or view.evidence.moved or child_works(view) for view in stuck)
-    return Status.WAITING if alive or any(map(_wakes_soon, stuck)) else Status.HUNG
-
-
-def _wakes_soon(view: RankView) -> bool:
-    process = view.in_kernel
-    return view.sleeps and process is not None and wakes_soon(process, view.evidence)
+    return Status.WAITING if alive else Status.HUNG
 
 
 def may_be_slow(view: RankView) -> bool:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.processes.data_loading import Feeding, Worker
 from hangwatch.facts.processes.data_waits import and_others, feedings, victims_of, worker_of
-from hangwatch.facts.processes.sleep import wakes_soon
 from hangwatch.model import Certainty, Status
 from hangwatch.rules.finding import Finding
 
@@ -19,8 +17,8 @@ def loader_worker_blocked(case: Case) -> Finding | None:
     blamed = [(each, worker) for each in feeding for worker in each.suspects]
     ranks = [each.view.rank for each in feeding]
     each, worker = blamed[0]
-    goes_on = any(worker.works or _wakes_soon(each, worker) for each, worker in blamed)
-    how = "still works" if worker.works else "is still" if _wakes_soon(each, worker) else "is stuck"
+    hung = case.stalled(ranks) and not any(worker.works for _, worker in blamed)
+    how = "still works" if worker.works else "is stuck" if case.stalled(ranks) else "is still"
     sample = f" on {worker.task}" if worker.task else ""
     return Finding(
         "loader-worker-blocked",
@@ -31,10 +29,6 @@ def loader_worker_blocked(case: Case) -> Finding | None:
         victims=victims_of(case, ranks),
         step=each.view.step,
         evidence=tuple(sentence for each, worker in blamed[: words.SHOWN] for sentence in each.evidence(worker)),
-        status=Status.WAITING if goes_on else Status.HUNG if case.stalled(ranks) else Status.WAITING,
+        status=Status.HUNG if hung else Status.WAITING,
         awaited=tuple(ranks),
     )
-
-
-def _wakes_soon(each: Feeding, worker: Worker) -> bool:
-    return wakes_soon(worker.facts, each.view.evidence)

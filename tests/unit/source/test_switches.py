@@ -93,3 +93,23 @@ def test_what_the_condition_asks_for(body: str, asks: str) -> None:
 )
 def test_what_is_no_switch(callback: str) -> None:
     assert found(callback) == []
+
+
+RESULTS = "class Results:\n    def log(self, name, value):\n        self[name] = value\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("if (y == 1).any():\n        self.log('val/recall', r)", [("log", 3, "if (y == 1).any()", "check")]),
+        ("if loss < 3.0:\n        pl_module.log_dict({'a': loss})", [("log", 3, "if loss < 3.0", "value")]),
+        ("self.log('val/loss', loss)", [("log", 2, "", "alike")]),  # on every rank
+        ("if loss < 3.0:\n        logger.log('below', loss)", []),  # it writes a line
+        ("if loss < 3.0:\n        self.log(20, loss)", []),
+    ],
+)
+def test_what_is_logged_under_a_condition(body: str, told: list[tuple[str, int, str, str]]) -> None:
+    own = f"def validation_step(self, y, r, loss):\n    {body}\n"
+    made = switches([("/home/ann/train.py", own)], [("/site-packages/trainer/result.py", RESULTS)])
+    assert [(each.name, each.where.line, each.condition, each.asks) for each in made] == told
+    assert all((each.asked.line, each.leaves) == (2, False) for each in made)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hangwatch import words
 from hangwatch.facts.case import Case, call_words
 from hangwatch.facts.data.batches import now_at
-from hangwatch.facts.differences.trainer_branches import trainer_branch
-from hangwatch.facts.loops.switches import Switched, ending, led, stopped
+from hangwatch.facts.differences.trainer_branches import Branch, trainer_branch
+from hangwatch.facts.loops.switches import Switched, ending, led, logged, stopped
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty
 from hangwatch.ranks.sides import odd_of
@@ -37,17 +39,46 @@ def decided_by_a_trainer(case: Case) -> Finding | None:
             " that loop, and has probably come out differently on the ranks.",
             (f"{ways}, as number {branch.found.seq} of group {branch.found.group.name}",),
         )
+    if (found := _logged_by_some(case, branch)) is not None:
+        return found
     return Finding(
         "rank-local-decision",
         Certainty.LIKELY,
-        f"{words.capital(odd)} took another way than {others} in {function} ({there}), which is no code of the user's:"
-        f" what it decides by differs by rank, such as a stop, a limit or an interval that was set on"
-        f" {odd} alone.",
+        f"{words.capital(odd)} took another way than {others} in {function} ({there}), in no code of the user's: by"
+        " what differs between ranks, such as a stop, a limit or an interval of the trainer's, or what the user's"
+        " hooks left for it to do.",
         fix="set what the trainer decides by (a stop, a limit, an interval) on every rank: reduce the value first",
         culprits=case.culprits(branch.odd),
         victims=case.victims(branch.odd),
         step=case.step_of(branch.odd),
         evidence=(f"{ways}, as number {branch.found.seq} of group {branch.found.group.name}",),
+        witnesses=branch.why,
+        status=case.failed_status,
+        awaited=branch.odd,
+    )
+
+
+def _logged_by_some(case: Case, branch: Branch) -> Finding | None:
+    """Some ranks are in the trainer's reduction of what was logged, and the others have gone on without it."""
+    calls, sides = branch.found.calls, ((branch.others, branch.odd), (branch.odd, branch.others))
+    found = [(who, logged(case, calls[who[0]].frames, calls[left[0]].frames), left) for who, left in sides]
+    who, lines, left = next((each for each in found if each[1]), ((), (), ()))
+    if not lines:
+        return None
+    reduces, does = words.verb(len(who), "reduces", "reduce"), words.verb(len(left), "does", "do")
+    told = words.either(f"`{each.condition}` ({words.place(each.where)})" for each in lines[: words.SHOWN])
+    number, file = f"number {branch.found.seq} of group {branch.found.group.name}", Path(lines[0].asked.file).name
+    made = f"{number} is a call of {case.name(who)} that reduces what was logged, in {file}"
+    return Finding(
+        "rank-local-decision",
+        Certainty.LIKELY,
+        f"{case.name(who, capital=True)} {reduces} a logged value that {case.name(left)} {does} not: {told}, behind"
+        " which it is logged, has probably come out differently on the ranks.",
+        fix="log it on every rank, whatever its data: update the metric with what there is, or log a zero",
+        culprits=case.culprits(branch.odd, lines[0].where if len(lines) == 1 else None),
+        victims=case.victims(branch.odd),
+        step=case.step_of(branch.odd),
+        evidence=(f"{made}, and one of {case.name(left)} that does not",),
         witnesses=branch.why,
         status=case.failed_status,
         awaited=branch.odd,

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from hangwatch.model import Frame, OpenFile, Phase, Progress, Snapshot, StepTimes
+import pytest
+
+from hangwatch.model import Frame, OpenFile, Phase, Progress, RankEvidence, Snapshot, StepTimes
 from hangwatch.settings import Settings
 from hangwatch_agent.roster.patience import Holds, patience, patience_with
 from hangwatch_agent.roster.rank_states import RankState, with_slowest
 from tests.unit import job
-from tests.unit.agent.readings import rank_state
+from tests.unit.agent.readings import blocked, rank_state
 
 SETTINGS = Settings(stall_after=10.0, start_after=30.0)
 
@@ -50,6 +53,18 @@ def test_start_has_a_patience_of_its_own() -> None:
 
 def test_a_rank_that_has_called_no_other_rank_yet_may_load_its_data_first() -> None:
     assert patience(rank_state(0, phase=Phase.START), SETTINGS) == 300.0
+
+
+@pytest.mark.parametrize(("wrote_at", "patient"), [(None, False), (14.0, False), (16.0, True)])
+def test_who_writes_something_now_and_then_is_given_more(wrote_at: float | None, patient: bool) -> None:
+    """A progress bar notices once, soon after the standstill, that it has not moved: that is no sign of work."""
+    state = replace(rank_state(0, moved_at=10.0), wrote_at=wrote_at)
+    assert patience(state, SETTINGS) == (50.0 if patient else 10.0)
+
+
+def test_who_waits_for_other_ranks_is_not_given_more_for_what_a_thread_of_it_writes() -> None:
+    state = replace(rank_state(0, moved_at=10.0, heads=blocked()), wrote_at=19.0)
+    assert patience(state, SETTINGS) == 10.0
 
 
 def test_every_false_alarm_makes_it_more_patient() -> None:
@@ -137,6 +152,37 @@ def test_a_rank_that_only_sleeps_is_given_what_the_pace_of_the_job_asks_for() ->
     holds, rank_states = Holds(USUAL), with_slowest([rank_state(0, times=times), rank_state(1)])
     holds.noted(held_evidence(system_call="clock_nanosleep"), rank_states)
     assert [patience_with(each, USUAL) for each in holds.applied(rank_states)] == [270.0, 270.0]
+
+
+def asleep(still_s: float, sleeps_s: float) -> Snapshot:
+    """The same, where rank 1 sleeps."""
+
+    def sleeping(rank: RankEvidence) -> RankEvidence:
+        assert rank.process is not None
+        return replace(rank, process=replace(rank.process, sleeps_s=sleeps_s))
+
+    found = held_evidence(still_s=still_s, system_call="clock_nanosleep")
+    return replace(found, ranks=tuple(sleeping(rank) if rank.rank == 1 else rank for rank in found.ranks))
+
+
+def test_the_end_of_a_sleep_is_waited_for_and_a_moment_more_also_where_little_of_it_is_left() -> None:
+    holds, rank_states = Holds(USUAL), (rank_state(0), rank_state(1))
+    for still_s, sleeps_s in ((91.0, 53.0), (143.0, 1.0), (146.0, 0.0)):
+        seen = holds.noted(asleep(still_s, sleeps_s), rank_states)
+        assert next(rank for rank in seen.ranks if rank.rank == 1).patience_s == 149.0
+    assert holds.applied(rank_states)[1].held_patience_s == 149.0
+
+
+def test_a_sleep_of_hours_is_not_waited_for() -> None:
+    holds, rank_states = Holds(USUAL), (rank_state(0), rank_state(1))
+    holds.noted(asleep(91.0, 9_000.0), rank_states)
+    assert holds.applied(rank_states)[1].held_patience_s == 240.0
+
+
+def test_naps_between_two_looks_of_a_loop_are_not_waited_for() -> None:
+    holds, rank_states = Holds(USUAL), (rank_state(0), rank_state(1))
+    holds.noted(asleep(119.0, 1.5), rank_states)
+    assert holds.applied(rank_states)[1].held_patience_s == 120.0
 
 
 def test_a_rank_that_has_not_come_is_given_a_minute_where_a_fact_holds_it() -> None:

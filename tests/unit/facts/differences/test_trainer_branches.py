@@ -90,6 +90,21 @@ def test_the_line_that_ends_the_trainers_loop_is_named(leaves: bool, named: bool
     assert (verdict.culprits[0].where == where) is named
 
 
+def test_a_value_that_is_logged_under_a_condition_is_named_where_some_ranks_reduce_what_was_logged() -> None:
+    result = Frame(TRAINER.replace("strategy.py", "result.py"), 439, "metrics")
+    line = Frame(SCRIPT, 63, "validation_step")
+    logged = Switch("log", line, "if (y == 1).any()", "check", Frame(result.file, 414, "log"), 0)
+    elsewhere = replace(logged, asked=Frame(TRAINER, 30, "log"))  # all ranks come through that file
+    verdict = diagnose(replace(_job(2, 3, result), switches=(logged, elsewhere))).verdict
+    assert (verdict.cause, [(who.rank, who.where) for who in verdict.culprits]) == ("rank-local-decision", [(2, line)])
+    assert verdict.summary.startswith(
+        "Rank 2 reduces a logged value that ranks 0-1 do not: `if (y == 1).any()` (train.py:63), behind which"
+    )
+    assert "log it on every rank" in verdict.fix
+    unlike = diagnose(replace(_job(2, 3, result), switches=(elsewhere,))).verdict
+    assert "another way" in unlike.summary
+
+
 def test_of_two_ranks_neither_took_the_other_way() -> None:
     assert "another way" not in diagnose(_job(1, 2)).verdict.summary
 
