@@ -106,6 +106,7 @@ class LockFile:
     inferred: bool = False  # the rank sleeps with it open while another has locked it, as databases try again and again
     filesystem: str = ""  # "nfs4", "ext4", ...
     owner: LockOwner | None = None
+    thread: int | None = None  # of a process whose main thread waits for another one: that one, which waits for it
 
 
 @dataclass(frozen=True)

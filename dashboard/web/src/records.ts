@@ -639,6 +639,7 @@ export interface LockFile {
   inferred: boolean;
   filesystem: string;
   owner: LockOwner | null;
+  thread: number | null;
 }
 
 export interface LockOwner {

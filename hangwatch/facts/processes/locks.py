@@ -13,6 +13,7 @@ from hangwatch.facts.processes.child import CHILD_IDLE_CPU_S, Child, waits_for_c
 from hangwatch.facts.processes.data_loading import Feeding, Worker
 from hangwatch.model import Frame, LockFile, LockOwner, ProcessFacts
 from hangwatch.ranks.view import RankView
+from hangwatch.stacks.frames import user_frame
 
 _TAKES = re.compile(r"^(async )?with\b|\.acquire\(")
 KERNEL_CALLS = frozenset({"flock", "fcntl"})
@@ -39,6 +40,10 @@ class LockWait:
 
     @property
     def where(self) -> Frame | None:
+        stacks = self.child.evidence.stacks if self.child is not None else self.view.evidence.stacks
+        own = next((stack for stack in stacks if stack.thread_id == self.lock.thread), None)
+        if own is not None and (found := user_frame(own.frames)) is not None:
+            return found
         return (self.child.where if self.child is not None else None) or self.view.where
 
     @property

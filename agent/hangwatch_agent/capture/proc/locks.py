@@ -18,9 +18,11 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from hangwatch.model import ExceptionFacts, LockFile, ProcessFacts, ThreadStack
+from hangwatch_agent.capture.proc import descriptors, system_calls
 from hangwatch_agent.capture.proc.descriptors import filesystem_of
 from hangwatch_agent.capture.proc.lock_table import (
     held_locks,
@@ -31,6 +33,7 @@ from hangwatch_agent.capture.proc.lock_table import (
     open_files,
     owners_of,
 )
+from hangwatch_agent.capture.proc.system_calls import SystemCall
 from hangwatch_agent.capture.stacks.py_spy import Dump, bare_name
 from hangwatch_agent.shared import procfs
 from hangwatch_agent.shared.procfs import PROC
@@ -42,6 +45,8 @@ _POLLERS = (
     ("filelock/_core/_acquire.py", "_poll_until_acquired"),  # from filelock 4.3 on
 )
 _KERNEL_CALLS = ("flock", "fcntl")
+_SET_LOCK_AND_WAIT = ((7,), (38,))  # F_SETLKW and F_OFD_SETLKW of fcntl(2)
+MOST_THREADS = 512  # of a process that are looked at
 _NAP_S = 2.0  # a process that polls sleeps no longer between two tries: SQLite 0.1 s
 _IN_THE_WAY = re.compile(r"File exists: '(?P<path>/[^']+)'")
 _PID = re.compile(r"\s*(\d{1,10})\s*")
@@ -73,9 +78,11 @@ def lock_files(
     """
     polls = dump is not None and polls_a_lock(dump.stacks)
     told = [_told(run_dir / f"lock-{own_pid or facts.pid}.txt")] if run_dir is not None and polls else []
-    blocked = tuple(_waited_in_kernel(facts))
+    threads = dict(_waited_by_threads(facts, proc))
+    blocked = (*_waited_in_kernel(facts), *threads)
     paths = [*blocked, *(_polled(dump) if dump else ()), *(path for path in told if path)]
-    named = [_lock_file(path, facts.pid, path in blocked, proc, clock) for path in dict.fromkeys(paths)]
+    found = (_lock_file(path, facts.pid, path in blocked, proc, clock) for path in dict.fromkeys(paths))
+    named = [replace(each, thread=threads.get(each.path)) for each in found]
     if not named and 0 < (facts.sleeps_s or 0.0) <= _NAP_S:
         return tuple(_locked_by_others(facts.pid, proc, clock))
     return tuple(named)
@@ -112,6 +119,33 @@ def _beginning(path: Path) -> str:
 def _waited_in_kernel(facts: ProcessFacts) -> Iterator[str]:
     if facts.system_call in _KERNEL_CALLS and facts.blocked_on and facts.blocked_on.path.startswith("/"):
         yield facts.blocked_on.path
+
+
+def _waited_by_threads(facts: ProcessFacts, proc: Path) -> Iterator[tuple[str, int]]:
+    """The locks that other threads wait for while the main one waits for what they give, each with such a thread."""
+    if facts.system_call != "futex":
+        return
+    for thread in islice(_threads(facts.pid, proc), MOST_THREADS):
+        try:
+            call = system_calls.current(facts.pid, thread, proc)
+        except (OSError, ValueError):
+            continue  # it has ended, or is not ours to look at
+        fd = system_calls.descriptor(call, facts.pid, proc) if _waits_for_lock(call) else None
+        file = descriptors.open_file(facts.pid, fd, proc) if fd is not None else None
+        if file is not None and file.path.startswith("/"):
+            yield file.path, thread
+
+
+def _waits_for_lock(call: SystemCall) -> bool:
+    return call.name == "flock" or (call.name == "fcntl" and call.arguments[1:2] in _SET_LOCK_AND_WAIT)
+
+
+def _threads(pid: int, proc: Path) -> Iterator[int]:
+    try:
+        names = [path.name for path in (proc / str(pid) / "task").iterdir()]
+    except OSError:
+        return
+    yield from (int(name) for name in names if name != str(pid))
 
 
 def _polled(dump: Dump) -> Iterator[str]:

@@ -93,6 +93,35 @@ def test_a_kernel_lock_and_its_owner(script: Script, tmp_path: Path, call: str) 
     assert 0 <= lock.age_s < 60
 
 
+IN_A_THREAD = """
+    import fcntl, queue, sys, threading
+    found = queue.Queue()
+
+    def read():
+        with open(sys.argv[1], "w") as file:
+            print("ready", flush=True)
+            fcntl.{call}(file, fcntl.LOCK_EX)
+            found.put(1)
+
+    threading.Thread(target=read, daemon=True).start()
+    found.get()
+    """
+
+
+@pytest.mark.parametrize("call", ["flock", "lockf"])
+def test_a_kernel_lock_that_a_thread_waits_for_while_the_main_one_waits_for_the_thread(
+    script: Script, tmp_path: Path, call: str
+) -> None:
+    path = tmp_path / "index.lock"
+    owner = script(FLOCK.format(call=call), str(path), "holds")
+    waits = script(IN_A_THREAD.format(call=call), str(path))
+    (lock,) = locks_of(waits.pid)
+    assert (lock.path, lock.owner_pid, lock.owner_alive) == (str(path), owner.pid, True)
+    threads = dump(waits.pid).stacks
+    (reader,) = (each for each in threads if not each.main and any(frame.function == "read" for frame in each.frames))
+    assert lock.thread == reader.thread_id
+
+
 OF_ANOTHER_THREAD = """
     import fcntl, sys, threading, time
     taken = threading.Event()
