@@ -8,6 +8,13 @@ from .cause import Cause
 
 # Where a rank has caught an error of its own, and others have not met it.
 VOTE_AFTER_ERROR = "mend the error; let all ranks vote whether to skip a step before one of them does"
+# Where a loop of a rank's has another turn after an error.
+TRY_AGAIN_TOGETHER = "keep collectives out of what is tried again after an error, or let all ranks try again together"
+# A call in `__del__`.
+OUT_OF_DESTRUCTORS = (
+    "make no collective in __del__: it runs when the last reference goes, which may be another moment on each rank;"
+    " close the object on all ranks at one place"
+)
 
 STEP = (
     Cause(

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from hangwatch import ras, words
 from hangwatch.catalogue import cause
+from hangwatch.catalogue.step import OUT_OF_DESTRUCTORS
 from hangwatch.facts.case import Case, call_words
 from hangwatch.facts.processes.own_code import COMPUTING
 from hangwatch.facts.processes.standstill import devices_alone, standstill
@@ -19,6 +20,10 @@ from hangwatch.model import Certainty, Culprit, Excerpt, Judgement, Stage, Statu
 from hangwatch.proof.waits import Blocked
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import CALLED, Doing
+from hangwatch.stacks.frames import name_of
+
+# What a call that some ranks alone made, or left out, is told as.
+_OF_CALLS = frozenset({"skipped-collective", "rank-zero-only-collective", "collective-mismatch", "rank-local-decision"})
 
 
 def judged(case: Case, finding: Finding) -> Judgement:
@@ -34,7 +39,7 @@ def judged(case: Case, finding: Finding) -> Judgement:
         cause=finding.cause,
         certainty=finding.certainty,
         summary=finding.summary,
-        fix=finding.fix or _by_a_condition(case, finding) or entry.fix,
+        fix=_in_a_destructor(finding) or finding.fix or _by_a_condition(case, finding) or entry.fix,
         docs=entry.docs,
         culprits=quoted(finding.culprits, case.snapshot.excerpts),
         victims=victims,
@@ -47,6 +52,13 @@ def judged(case: Case, finding: Finding) -> Judgement:
         argument=argument,
     )
     return Judgement(state, stage_of(finding) or stage(case), verdict)
+
+
+def _in_a_destructor(finding: Finding) -> str:
+    """The fix where a call in question stands in a destructor, which no rank reaches in the order of its program."""
+    places = (culprit.where for culprit in finding.culprits)
+    inside = any(where is not None and name_of(where.function) == "__del__" for where in places)
+    return OUT_OF_DESTRUCTORS if inside and finding.cause in _OF_CALLS else ""
 
 
 def _by_a_condition(case: Case, finding: Finding) -> str:

@@ -203,7 +203,10 @@ def _of_run(departure: Departure) -> tuple[str, str]:
     """The sentence and the cause where one side left a run of calls that the other one continued."""
     who, others = ranks(departure.ranks, capital=True), ranks(departure.against)
     own, usual = (f"{shape(call)}{words.at(each)}" for call, each in _both(departure))
-    mispaired = f"from number {departure.number} of {departure.group.title} on, calls are mispaired."
+    # Equal calls that were paired one call too early look as they should.
+    mispaired = (
+        f"that shows at number {departure.number} of {departure.group.title}; calls before it may be mispaired too."
+    )
     if departure.kind is Kind.SKIPPED:
         fewer = f"{who} made fewer calls of {usual} than {others}, and went on to {own}: {mispaired}"
         return fewer, "skipped-collective"

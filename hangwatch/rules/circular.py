@@ -21,6 +21,9 @@ from hangwatch.rules.finding import Finding
 MOST_EDGES = 4  # of a circle that are told
 COUNT_ALIKE = "compute the number of messages from the same values on both sides, or send the number first"
 
+_MIXED = "in messages and in a collective; one side made a message too many, or left one out"
+_FIX_OF_MIXED = "see which side went another way: make as many sends as receives, and the collective on every rank"
+
 
 def circular(case: Case, cause: str, entries: list[Blocked], astray: Set[int] = frozenset()) -> Finding:
     """That the ranks are deadlocked is proven; which is at fault is not: all ranks of the circle take part alike.
@@ -35,13 +38,14 @@ def circular(case: Case, cause: str, entries: list[Blocked], astray: Set[int] = 
     by_peers = cause == "point-to-point-deadlock"
     blame = _by_messages(case, entries) if by_peers else _by_groups(case, entries, astray)
     waits = tuple(case.wait(entry.rank, (other.rank,)) for entry, other in zip(entries, following, strict=True))
-    kind = "sends and receives that do not match" if by_peers else "collectives of different groups"
+    mixed = by_peers and not all(entry.to_a_peer for entry in entries)
+    alike = "in sends and receives that do not match" if by_peers else "in collectives of different groups"
     return Finding(
         cause,
         Certainty.LIKELY,
-        f"{case.name([entry.rank for entry in entries], capital=True)} wait for each other in a circle, in {kind}:"
-        f" {_shown(edges)}.",
-        fix=blame.fix,
+        f"{case.name([entry.rank for entry in entries], capital=True)} wait for each other in a circle,"
+        f" {_MIXED if mixed else alike}: {_shown(edges)}.",
+        fix=blame.fix or (_FIX_OF_MIXED if mixed else ""),
         culprits=tuple(_culprit(case, entry) for entry in blame.entries),
         victims=tuple(sorted(case.deadlocked - {entry.rank for entry in blame.entries})),
         step=case.ranks[entries[0].rank].step,

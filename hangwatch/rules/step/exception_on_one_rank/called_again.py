@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.catalogue.step import TRY_AGAIN_TOGETHER
 from hangwatch.facts.case import Case
 from hangwatch.facts.loops.turns import drew_alike, fewer_turns, standing
 from hangwatch.facts.loops.ways_out import tries_again_at
@@ -24,7 +25,7 @@ def called_again(case: Case) -> Finding | None:
         f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'has', 'have')} called"
         f" {view.now.called}{words.at(view.where)} more often than {case.name(short.left)}, probably"
         f" once more after an error that was caught at {clause}.",
-        fix="keep collectives out of what is tried again after an error, or let all ranks try again together",
+        fix=TRY_AGAIN_TOGETHER,
         culprits=case.culprits(ranks, caught),
         victims=case.victims(ranks),
         step=case.step_of(ranks),

@@ -8,8 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hangwatch import words
-from hangwatch.facts.call_site import Site
+from hangwatch.catalogue.step import TRY_AGAIN_TOGETHER
+from hangwatch.facts.call_site import Path, Site
+from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.inner_loops import loop_of_all
+from hangwatch.facts.calls.skip_paths import conditions, past_by_an_error
 from hangwatch.facts.case import Case
 from hangwatch.facts.differences.again import loop_in_its_step, made_again
 from hangwatch.facts.differences.parting import counted
@@ -31,6 +34,7 @@ class _Repeated:
     step: StepName
     witnesses: tuple[Witness, ...]
     loop: LoopFacts | None
+    lines: Path  # by which the call was made, () where there are several ways
     evidence: tuple[str, ...] = ()
 
 
@@ -43,7 +47,9 @@ def repeats_a_call(case: Case) -> Finding | None:
     view = case.ranks[first.rank]
     habits = tuple(Witness(Kind.HABIT, each.counted) for each in found[: words.SHOWN])
     call, when = f"{first.call}{words.at(view.where)}", f"in {words.step(first.step)}"
-    return _finding(case, _Repeated(ranks, call, when, first.step, habits, loop_in_its_step(view)))
+    return _finding(
+        case, _Repeated(ranks, call, when, first.step, habits, loop_in_its_step(view), _lines_now(case, first.rank))
+    )
 
 
 def repeated_a_call(case: Case) -> Finding | None:
@@ -54,19 +60,24 @@ def repeated_a_call(case: Case) -> Finding | None:
     found, call = again
     loop = _loop_around(case.ranks[found.who[0]], found.places) or loop_of_all(case, found.who[0], found.places)
     told = (counted(case, found), "the other ranks make such calls from the same lines, less often in that step")
-    return _finding(case, _Repeated(found.who, call, found.when, found.step, found.witnesses, loop, told))
+    return _finding(
+        case, _Repeated(found.who, call, found.when, found.step, found.witnesses, loop, _lines_of(found.places), told)
+    )
 
 
 def _finding(case: Case, found: _Repeated) -> Finding:
     decided = found.loop if found.loop is not None and decides(found.loop) else None
     at = f", in the loop at {words.place(decided.where)}, {which_ends(decided)}" if decided is not None else ""
-    leaves = decided.leaves if decided is not None else ()
+    caught = past_by_an_error(case, found.lines) if found.lines else ()
+    leaves = tuple(way.where for way in caught) or (decided.leaves if decided is not None else ())
+    if caught:  # in what is tried again
+        at = f", probably after an error that is caught at {conditions(caught)}{at}"
     return Finding(
         "rank-local-decision",
         case.weigh(found.witnesses),
         f"{case.name(found.ranks, capital=True)} repeated what all call, {found.call}, {found.when}{at}; since then"
         f" {words.verb(len(found.ranks), 'its', 'their')} calls are mispaired.",
-        fix=equal_turns(found.loop),
+        fix=TRY_AGAIN_TOGETHER if caught else equal_turns(found.loop),
         culprits=case.culprits(found.ranks, leaves[0] if len(leaves) == 1 else None),
         victims=case.victims(found.ranks),
         step=found.step,
@@ -75,6 +86,16 @@ def _finding(case: Case, found: _Repeated) -> Finding:
         status=case.failed_status,
         awaited=found.ranks,
     )
+
+
+def _lines_of(places: tuple[Site, ...]) -> Path:
+    ways = {place.lines for place in places}
+    return ways.pop() if len(ways) == 1 else ()
+
+
+def _lines_now(case: Case, rank: int) -> Path:
+    place = sites_of(case).now(rank)
+    return place.lines if place is not None else ()
 
 
 def _loop_around(view: RankView, places: tuple[Site, ...]) -> LoopFacts | None:
