@@ -7,11 +7,12 @@ The variable of a setting is its name in capitals behind `HANGWATCH_` (`stall_af
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 PREFIX = "HANGWATCH_"
+_KINDS = {float: "a number of seconds", str: "a text"}
 
 
 class SettingsError(ValueError):
@@ -74,6 +75,17 @@ class Settings:
     @classmethod
     def load(cls, environment: Mapping[str, str] | None = None, **arguments: Any) -> Settings:
         """Settings from `arguments` (None means "not given") and the environment. Raises SettingsError."""
+        return cls._load(environment, arguments, str)
+
+    @classmethod
+    def of_options(cls, environment: Mapping[str, str] | None = None, **arguments: Any) -> Settings:
+        """`load` for a command line, whose errors name `--stall-after`, as it was typed. Raises SettingsError."""
+        return cls._load(environment, arguments, lambda name: f"--{name.replace('_', '-')}")
+
+    @classmethod
+    def _load(
+        cls, environment: Mapping[str, str] | None, arguments: Mapping[str, Any], typed: Callable[[str], str]
+    ) -> Settings:
         environment = os.environ if environment is None else environment
         known = {entry.name: entry for entry in fields(cls)}
         if unknown := arguments.keys() - known.keys():
@@ -81,7 +93,7 @@ class Settings:
         values: dict[str, Any] = {}
         for name, entry in known.items():
             if arguments.get(name) is not None:
-                values[name] = _checked(entry, arguments[name], name)
+                values[name] = _checked(entry, arguments[name], typed(name))
             elif (text := environment.get(PREFIX + name.upper())) is not None:
                 values[name] = _checked(entry, text, PREFIX + name.upper())
         return cls(**values)
@@ -100,8 +112,8 @@ def _checked(entry: Any, value: Any, source: str) -> Any:
     choices, minimum = entry.metadata["choices"], entry.metadata["minimum"]
     if choices and value not in choices:
         raise SettingsError(f"{source}: {value!r} is not one of {', '.join(choices)}")
-    if minimum is not None and not value >= minimum:
-        raise SettingsError(f"{source}: {value} is less than {minimum}")
+    if minimum is not None and not value >= minimum:  # not "less than": nan is neither
+        raise SettingsError(f"{source}: {value:g} is too short; at least {minimum:g} seconds are needed")
     return value
 
 
@@ -116,4 +128,4 @@ def _converted(kind: type, value: Any, source: str) -> Any:
     try:
         return kind(os.fspath(value) if kind is str else value)
     except (TypeError, ValueError):
-        raise SettingsError(f"{source}: {value!r} is not a {kind.__name__}") from None
+        raise SettingsError(f"{source}: {value!r} is not {_KINDS.get(kind, f'a {kind.__name__}')}") from None

@@ -247,7 +247,7 @@ def undetermined() -> Incident:
         fix="look at the stacks; py-spy with native frames or NCCL_DEBUG=INFO may tell more",
         evidence=("all ranks are in the same all_reduce, number 501 of group 0",),
         hang=Certainty.LIKELY,
-        argument=("no counter of ranks 0-3 has moved for 2 min 6 s, longer than their patience",),
+        argument=("no counter of ranks 0-3 has moved for 2 min 6 s: after 2 min that is called hung",),
     )
     judgement = Judgement(Status.HUNG, Stage.STEP, verdict)
     return incident(judgement, uneven_steps_snapshot(), id="0b0b", opened_at=HUNG_AT + 126.0)

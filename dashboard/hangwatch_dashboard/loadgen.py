@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import http.client
 import json
+import math
 import os
 import sys
 import tempfile
@@ -28,6 +30,8 @@ from hangwatch_dashboard.simulated import Node
 from hangwatch_dashboard.store.store import Store
 
 WORDS = "simulated ranks: no training ran, only the dashboard is measured"
+JUDGED_S = 90.0  # until a capture must be judged
+ANSWER_S = 30.0  # until the dashboard must answer a GET
 
 
 @dataclass
@@ -81,6 +85,13 @@ class Connection:
 
 async def drive(node: Node, connection: Connection, first: float, until: float, figures: Figures) -> None:
     """Sends one node's batches, one a second, and its part of every capture that it is asked for."""
+    try:
+        await _drive(node, connection, first, until, figures)
+    finally:  # cancelled, too: the dashboard would wait at its end for what is half sent
+        connection.close()
+
+
+async def _drive(node: Node, connection: Connection, first: float, until: float, figures: Figures) -> None:
     moment = first
     while moment < until:
         await asyncio.sleep(max(0.0, moment - time.time()))
@@ -102,7 +113,6 @@ async def drive(node: Node, connection: Connection, first: float, until: float, 
             figures.errors[type(error).__name__] += 1
             connection.close()
         moment += 1.0
-    connection.close()
 
 
 async def watch_memory(pid: int, figures: Figures, nodes: Sequence[Node]) -> None:
@@ -160,12 +170,18 @@ async def measure(
     return figures, judged_s
 
 
-async def hang(host: str, port: int, nodes: Sequence[Node], token: str, figures: Figures) -> float:
-    """Lets no rank move any more. Returns the seconds from the dashboard's request for evidence to its judgement."""
+async def hang(
+    host: str, port: int, nodes: Sequence[Node], token: str, figures: Figures, longest_s: float = JUDGED_S
+) -> float:
+    """Lets no rank move any more. Returns the seconds from the dashboard's request for evidence to its judgement.
+
+    NaN where there is none after `longest_s`. GETs that fail are counted in `figures.during`: a dashboard that is too
+    busy to answer is what is measured here.
+    """
     moment = time.time()
     for node in nodes:
         node.hang(moment)
-    more, end = Figures(), moment + 90
+    more, end = Figures(), moment + longest_s
     figures.during = more
     tasks = [
         asyncio.create_task(drive(node, Connection(host, port, token), moment + index / len(nodes), end, more))
@@ -175,26 +191,36 @@ async def hang(host: str, port: int, nodes: Sequence[Node], token: str, figures:
     try:
         while time.time() < end:
             await asyncio.sleep(0.5)
-            job = (await asyncio.to_thread(_get, f"{base}/jobs"))["jobs"][0]
-            captures = (await asyncio.to_thread(_get, f"{base}/jobs/{job['key']}/captures"))["captures"]
-            done = [one for one in captures if one["state"] != "asked"]
-            if done:
-                last = done[-1]
-                answered, asked = len(last["nodes_answered"]), len(last["nodes_asked"])
-                print(
-                    f"capture: {last['state']}, {answered} of {asked} nodes answered in time: {job['state_text'][:200]}"
-                )
-                return float(last["done_at"] - last["asked_at"])
+            try:
+                judged_s = await asyncio.to_thread(_judged_s, base)
+            except (OSError, http.client.HTTPException) as error:
+                more.errors[f"GET: {type(error).__name__}"] += 1
+                continue
+            if judged_s is not None:
+                return judged_s
     finally:
         for task in tasks:
             task.cancel()
     return float("nan")
 
 
+def _judged_s(base: str) -> float | None:
+    """How long the first capture took, which is printed; None while it is under way. Raises OSError, HTTPException."""
+    job = _get(f"{base}/jobs")["jobs"][0]
+    captures = _get(f"{base}/jobs/{job['key']}/captures")["captures"]
+    done = [one for one in captures if one["state"] != "asked"]
+    if not done:
+        return None
+    last = done[-1]
+    answered, asked = len(last["nodes_answered"]), len(last["nodes_asked"])
+    print(f"capture: {last['state']}, {answered} of {asked} nodes answered in time: {job['state_text'][:200]}")
+    return float(last["done_at"] - last["asked_at"])
+
+
 def _get(url: str) -> Any:
     token = os.environ.get("HANGWATCH_READ_TOKEN")
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=ANSWER_S) as answer:
         return json.load(answer)
 
 
@@ -234,7 +260,7 @@ async def run(arguments: argparse.Namespace) -> int:
 
 
 def report(figures: Figures, missing: int, judged_s: float, arguments: argparse.Namespace) -> int:
-    """Prints the figures. Returns 0 if nothing was lost."""
+    """Prints the figures. Returns 0 if nothing was lost, and the capture that was asked for was judged."""
     sent = len(figures.latencies)
     print(f"{arguments.nodes} nodes x {arguments.ranks} ranks, {arguments.seconds:.0f} s: {sent} batches")
     print(f"answers {dict(figures.answers)}, errors {dict(figures.errors)}, nodes with lost batches {missing}")
@@ -246,15 +272,20 @@ def report(figures: Figures, missing: int, judged_s: float, arguments: argparse.
     print(f"processor time of the dashboard {figures.processor_s / max(sent, 1) * 1e3:.2f} ms a batch")
     print(f"memory of the dashboard at most {figures.most_resident / 1e6:.0f} MB")
     if figures.during is not None:
-        print(f"capture of all nodes, from the request to the judgement: {judged_s:.1f} s")
+        if math.isnan(judged_s):
+            print(f"capture of all nodes: not judged within {JUDGED_S:.0f} s")
+        else:
+            print(f"capture of all nodes, from the request to the judgement: {judged_s:.1f} s")
         print(
-            f"batches meanwhile: {dict(figures.during.answers)}, p99 {figures.during.quantile(0.99) * 1e3:.0f} ms, "
+            f"batches meanwhile: {dict(figures.during.answers)}, errors {dict(figures.during.errors)}, "
+            f"p50 {figures.during.quantile(0.5) * 1e3:.0f} ms, p99 {figures.during.quantile(0.99) * 1e3:.0f} ms, "
             f"longest {figures.during.quantile(1) * 1e3:.0f} ms; processor time of the dashboard's own process "
             f"{figures.during.processor_s:.1f} s"
         )
         print(f"memory meanwhile, with the process that judges: at most {figures.most_judging / 1e6:.0f} MB")
     wrong = missing + sum(figures.errors.values()) + sum(n for status, n in figures.answers.items() if status != 200)
-    return 1 if wrong else 0
+    unjudged = figures.during is not None and math.isnan(judged_s)
+    return 1 if wrong or unjudged else 0
 
 
 def main() -> int:

@@ -1,5 +1,6 @@
 """The command line. One file a subcommand, with `HELP`, `add_arguments(parser)` and `run(arguments) -> int`.
 
+`EXAMPLES`, where a subcommand has them, are lines that its `--help` ends with.
 Only the wanted subcommand is imported, and only `main` prints errors.
 """
 
@@ -20,6 +21,7 @@ from hangwatch.wire.codec import WireError
 
 SUBCOMMANDS = ("run", "report", "analyze", "doctor", "dashboard", "demo", "bench")
 DESCRIPTION = "Says which rank hangs a distributed PyTorch job, on which line, why, and how to fix it."
+OPTIONS = ("--help", "--version")
 INTERRUPTED = 130  # what a shell reports for Ctrl-C
 BROKEN_PIPE = 141
 USAGE = 2
@@ -49,7 +51,11 @@ def _run(own: list[str], command: list[str]) -> int:
         return 0
     try:
         found = parser(own[0] if own[0] in SUBCOMMANDS else None)
+        if own[0] == "--" or not (own[0].startswith("-") or own[0] in SUBCOMMANDS):
+            found.error(f"no command {own[0]!r}; {_meant(own[0])}")
         arguments, strangers = found.parse_known_args(own)
+        if strangers and own[0].startswith("-"):
+            found.error(f"unrecognized arguments: {' '.join(strangers)}; {_meant(own[0])}")
         if strangers and (own[0] not in ("run", "doctor") or strangers[0].startswith("-")):
             # The subcommand's own usage: the main parser would list the subcommands, which were no question.
             arguments.parser.error(f"unrecognized arguments: {' '.join(strangers)}")
@@ -60,6 +66,18 @@ def _run(own: list[str], command: list[str]) -> int:
     arguments.command = command
     code: int = arguments.run(arguments)
     return code
+
+
+def _meant(word: str) -> str:
+    """What may have been meant by the first word, where it is no command and no option."""
+    from hangwatch.commands.did_you_mean import did_you_mean
+
+    if word in ("help", "version"):
+        return f"did you mean --{word}?"
+    if word.startswith("-") and word != "--":
+        return did_you_mean(word, OPTIONS).strip() or "options of a command stand behind it"
+    near = did_you_mean(word, SUBCOMMANDS).strip()
+    return near or f"there are {', '.join(SUBCOMMANDS)}; to watch a command: hangwatch run -- COMMAND"
 
 
 def _cut(argv: list[str]) -> tuple[list[str], list[str]]:
@@ -74,11 +92,18 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
     """The parser of all subcommands, or of `only` one, so that the others need not be imported."""
     result = argparse.ArgumentParser(prog="hangwatch", description=DESCRIPTION)
     result.add_argument("--version", action=_Version)
-    subparsers = result.add_subparsers(metavar="COMMAND", required=True)
+    # Not required: argparse would ask for a command where an option is misspelt.
+    subparsers = result.add_subparsers(metavar="COMMAND")
     for name in SUBCOMMANDS if only is None else (only,):
         module = _module(name)
         if module is not None:
-            added = subparsers.add_parser(name, help=module.HELP, description=module.HELP)
+            added = subparsers.add_parser(
+                name,
+                help=module.HELP,
+                description=module.HELP,
+                epilog="\n  ".join(("examples:", *examples)) if (examples := _examples(module)) else None,
+                formatter_class=_Formatter,
+            )
             module.add_arguments(added)
             added.set_defaults(run=module.run, parser=added)
     return result
@@ -89,11 +114,22 @@ def _module(name: str) -> ModuleType | None:
     return importlib.import_module(where) if importlib.util.find_spec(where) else None
 
 
+def _examples(module: ModuleType) -> tuple[str, ...]:
+    return getattr(module, "EXAMPLES", ())
+
+
 def _complain(error: Exception) -> int:
     from hangwatch.report.words import clean
 
     print(f"hangwatch: {clean(str(error))}", file=sys.stderr)
     return USAGE
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Wraps texts as ever, but leaves those alone that have lines of their own, as examples do."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if "\n" in text else super()._fill_text(text, width, indent)
 
 
 class _Version(argparse.Action):

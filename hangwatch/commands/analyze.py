@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 HELP = "judge a hang from files: reports of several nodes, boards of dead ranks, flight-recorder dumps, logs"
 
+EXAMPLES = (
+    "hangwatch analyze hangwatch-reports/",
+    "hangwatch analyze /tmp/nccl_trace_rank_* train.log --html verdict.html",
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="files, or folders with such files")

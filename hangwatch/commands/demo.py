@@ -15,16 +15,17 @@ import tempfile
 import textwrap
 import time
 from collections.abc import Iterator
-from difflib import get_close_matches
 from pathlib import Path
 from typing import IO
 
+from hangwatch.commands.did_you_mean import did_you_mean
 from hangwatch.commands.trial import Trial
 from hangwatch.errors import HangwatchError
 from hangwatch.gallery import CASES, HERE, Case, cases, command
 from hangwatch.ports import free_port
 
 HELP = "run a training job that hangs, and see what hangwatch says of it"
+EXAMPLES = ("hangwatch demo", "hangwatch demo --list", "hangwatch demo skipped-collective --culprit 2 --no-wait")
 PATIENCE = 4.0  # --stall-after, so that causes without proof are told soon as well
 NAME_WIDTH = max(len(case.name) for case in CASES)
 LONGEST = 180.0  # seconds until the demo gives up
@@ -95,9 +96,7 @@ def _chosen(cause: str) -> Case:
     found = cases(cause) or tuple(case for case in CASES if case.name == cause)
     if not found:
         known = {name for case in CASES for name in (case.cause, case.name)}
-        near = get_close_matches(cause, sorted(known), 3)
-        meant = f"did you mean {' or '.join(near)}? " if near else ""
-        raise HangwatchError(f"no job shows {cause!r}; {meant}`hangwatch demo --list` names all")
+        raise HangwatchError(f"no job shows {cause!r}; {did_you_mean(cause, known)}`hangwatch demo --list` names all")
     return found[0]
 
 

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from hangwatch.settings import Settings
 
 HELP = "check a job before it trains: its hosts, ranks, links and GPUs, or its data loader; alone, what hangwatch needs"
+EXAMPLES = (
+    "hangwatch doctor",
+    "hangwatch doctor -- torchrun --nproc-per-node 8 train.py",
+    "hangwatch doctor loader train.py:make_loader --ranks 4",
+)
 LEAST_S = 10.0
 
 
@@ -65,7 +70,7 @@ def _lacking(found: list[Check]) -> bool:
 def _settings(arguments: argparse.Namespace) -> Settings:
     from hangwatch.settings import Settings
 
-    return Settings.load(report_dir=arguments.report_dir, dashboard=arguments.dashboard)
+    return Settings.of_options(report_dir=arguments.report_dir, dashboard=arguments.dashboard)
 
 
 def _job(arguments: argparse.Namespace) -> int:

@@ -57,8 +57,9 @@ def show(report: LoaderReport) -> None:
     for walk in report.walks:
         if walk.epochs and walk.purpose != "again":
             shown.add_row(*_row(walk))
-    console.print(shown)
-    console.print()
+    if shown.rows:
+        console.print(shown)
+        console.print()
     console.print(table((each.state, each.name, each.found, each.advice, each.details) for each in report.checks))
 
 

@@ -8,9 +8,14 @@ from hangwatch.errors import HangwatchError
 from hangwatch.settings import Settings
 
 HELP = "run a command and watch the distributed training in it"
+EXAMPLES = (
+    "hangwatch run -- torchrun --nproc-per-node 8 train.py",
+    "hangwatch run --on-hang abort --dashboard http://monitor:8470 -- python train.py",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "hangwatch run [options] -- COMMAND ..."
     parser.add_argument("--report-dir", metavar="DIR", help="where reports are written (hangwatch-reports/)")
     parser.add_argument(
         "--on-hang",
@@ -39,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise HangwatchError(
             "nothing to run; say what after --, e.g. hangwatch run -- torchrun --nproc-per-node 2 train.py"
         )
-    settings = Settings.load(
+    settings = Settings.of_options(
         report_dir=arguments.report_dir,
         on_hang=arguments.on_hang,
         on_forecast=arguments.on_forecast,

@@ -78,6 +78,6 @@ def patience(case: Case) -> tuple[str, ...]:
     if not still:
         return ()
     least = min(view.evidence.still_s for view in still)
+    limit = words.duration(max(view.evidence.patience_s for view in still))
     ranks = case.name([view.rank for view in still])
-    whose = words.verb(len(still), "its", "their")
-    return (f"no counter of {ranks} has moved for {words.duration(least)}, longer than {whose} patience",)
+    return (f"no counter of {ranks} has moved for {words.duration(least)}: after {limit} that is called hung",)

@@ -82,7 +82,7 @@ def write_named(path: Path, text: str) -> None:
         else:
             _replace(path.resolve(), text)
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise _unwritable(path, error, "name another file") from error
 
 
 def _replace(path: Path, text: str) -> None:
@@ -113,9 +113,11 @@ def _sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _unwritable(path: Path, error: OSError) -> ReportError:
+def _unwritable(path: Path, error: OSError, elsewhere: str = "choose another place (--report-dir)") -> ReportError:
     reason = (error.strerror or str(error)).lower()
-    return ReportError(f"cannot write {path}: {reason}; mend that or choose another place (--report-dir)")
+    if isinstance(error, FileNotFoundError) and not path.parent.is_dir():
+        reason = f"there is no folder {path.parent}"
+    return ReportError(f"cannot write {path}: {reason}; mend that or {elsewhere}")
 
 
 def latest(report_dir: Path | str) -> Path | None:
@@ -153,8 +155,9 @@ def read(path: Path | str) -> Incident:
 
 def _not_the_page(path: Path) -> str:
     beside = path.with_suffix(".json")
-    said = f"{path} is the report as a page; the report itself is {beside.name} beside it"
-    return f"{said}: {beside}" if beside.exists() else f"{said}, which is not there"
+    if beside.exists():
+        return f"{path} is the report as a page; the report itself is {beside}"
+    return f"{path} is the report as a page; the report itself, {beside.name}, is not beside it"
 
 
 def parse(text: bytes, source: str) -> Incident:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 NEGLIGIBLE_S = 0.02  # not worth rewriting a thousand records
+# No records, nor tuples of such: each of 10,000 ranks lists 10,000 members of its groups, minutes to look through.
+PLAIN = frozenset({"None", "tuple", "str", "int", "float", "bool"})
 
 
 def shifted(record: T, offset: float) -> T:
@@ -34,13 +37,10 @@ def _fields(kind: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The names of the absolute times of a record, and of the parts that may have some."""
     entries = [(entry.name, str(entry.type)) for entry in dataclasses.fields(kind)]
     times = tuple(name for name, declared in entries if _is_time(name, declared))
-    plain = {"str", "int", "float", "bool"}
     others = tuple(
         name
         for name, declared in entries
-        if name not in times
-        and not plain.issuperset(declared.replace(" | None", "").split())
-        and "dict[" not in declared
+        if name not in times and not PLAIN.issuperset(re.findall(r"\w+", declared)) and "dict[" not in declared
     )
     return times, others
 

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from hangwatch.commands.benchmark import gallery, peers, table
 from hangwatch.commands.benchmark.gallery import Play
 from hangwatch.commands.benchmark.results import Control, Figure, Machine, PeerRun, Results, Run
+from hangwatch.commands.did_you_mean import did_you_mean
 from hangwatch.errors import HangwatchError
 from hangwatch.gallery import CASES, Case
 
@@ -51,9 +52,11 @@ class Plan:
 
 def chosen(causes: Sequence[str]) -> list[Case]:
     """The cases of these causes, or all."""
-    if unknown := set(causes) - {case.cause for case in CASES}:
-        known = ", ".join(sorted({case.cause for case in CASES}))
-        raise HangwatchError(f"no script for {', '.join(sorted(unknown))}; there are: {known}")
+    known = {case.cause for case in CASES}
+    if unknown := set(causes) - known:
+        first, *others = sorted(unknown)
+        meant = did_you_mean(first, known)
+        raise HangwatchError(f"no script for {', '.join([first, *others])}; {meant}`hangwatch demo --list` names all")
     return [case for case in CASES if not causes or case.cause in causes]
 
 

@@ -18,10 +18,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from hangwatch.doctor.launch import agent_folder
 from hangwatch.doctor.loader.checks import all_checks
 from hangwatch.doctor.loader.model import BEGINS, IMPORT_S, SPARE_S, TOLD, Epoch, LoaderReport, Walk
+from hangwatch.errors import HangwatchError
 from hangwatch.ports import free_port
 from hangwatch.wire import codec
 
@@ -57,7 +59,11 @@ def run(
         workers: in place of the loader's own number.
         batches: at most so many of each pass.
         progress: called with what is walked, and how many walks of how many are done.
+
+    Raises:
+        HangwatchError: `target` is no name of a loader, or its file is not there.
     """
+    _check(target)
     began = time.monotonic()
     given = {**(os.environ if environment is None else environment)}
     plan = _Plan(target, batches, seconds, given)
@@ -73,6 +79,15 @@ def run(
         walks += _paces(plan, ranks, began + seconds, progress)
     progress("done", 4, 4)
     return LoaderReport(target, tuple(all_checks(walks)), tuple(walks), time.monotonic() - began)
+
+
+def _check(target: str) -> None:
+    """What needs no process to be seen. Raises HangwatchError."""
+    place, colon, name = target.rpartition(":")
+    if not (colon and place and name):
+        raise HangwatchError(f"{target} is not FILE.py:NAME or MODULE:NAME, as in train.py:make_loader")
+    if place.endswith(".py") and not Path(place).is_file():
+        raise HangwatchError(f"there is no file {place}")
 
 
 def _paces(plan: _Plan, ranks: int, deadline: float, progress: Progress) -> list[Walk]:

@@ -297,7 +297,9 @@ def test_the_command_writes_json_and_prints(
 
 def test_an_unknown_cause_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--cause", "gremlins"]) == 2
-    assert "no script for gremlins; there are: " in capsys.readouterr().err
+    assert capsys.readouterr().err == "hangwatch: no script for gremlins; `hangwatch demo --list` names all\n"
+    assert main(["bench", "--cause", "uneven-step"]) == 2
+    assert "no script for uneven-step; did you mean uneven-steps" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -64,6 +66,67 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_wrong_usage_is_code_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(argv) == 2
     assert "usage: hangwatch" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("rnu", "no command 'rnu'; did you mean run?"),
+        ("analyse", "no command 'analyse'; did you mean analyze?"),
+        ("help", "no command 'help'; did you mean --help?"),
+        ("version", "no command 'version'; did you mean --version?"),
+        ("torchrun", "to watch a command: hangwatch run -- COMMAND"),
+        ("--", "to watch a command: hangwatch run -- COMMAND"),
+        ("--versoin", "unrecognized arguments: --versoin; did you mean --version?"),
+        ("--quiet", "unrecognized arguments: --quiet; options of a command stand behind it"),
+    ],
+)
+@pytest.mark.parametrize("behind", [[], ["report"]])
+def test_a_first_word_that_is_none_is_told_with_what_was_meant(
+    word: str, meant: str, behind: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([word, *behind]) == 2
+    error = capsys.readouterr().err
+    assert error.endswith(f"{meant}\n")
+    assert "are required" not in error
+
+
+def test_the_help_of_run_shows_where_the_command_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--help"]) == 0
+    assert capsys.readouterr().out.startswith("usage: hangwatch run [options] -- COMMAND ...\n")
+
+
+@pytest.mark.parametrize("name", ["run", "report", "analyze", "doctor", "demo"])
+def test_the_help_ends_with_examples_that_are_understood(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # GIVEN a subcommand whose examples are listed, each on a line of its own
+    assert main([name, "--help"]) == 0
+    _, _, listed = capsys.readouterr().out.partition("\nexamples:\n")
+    examples = [shlex.split(line) for line in listed.splitlines()]
+    assert examples
+    monkeypatch.setattr(importlib.import_module(f"hangwatch.commands.{name}"), "run", lambda arguments: 7)
+    for program, *words in examples:
+        # WHEN one is typed THEN the command line takes all of it
+        assert (program, words[0]) == ("hangwatch", name)
+        assert main(words) == 7
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("option", "--stall-after: 0 is too short; at least 0.1 seconds are needed"),
+        ("variable", "HANGWATCH_STALL_AFTER: 0 is too short; at least 0.1 seconds are needed"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_named_as_it_was_given(
+    source: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if source == "variable":
+        monkeypatch.setenv("HANGWATCH_STALL_AFTER", "0")
+    words = ["--stall-after", "0"] if source == "option" else []
+    assert main(["run", *words, "--", "true"]) == 2
+    assert capsys.readouterr().err == f"hangwatch: {said}\n"
 
 
 def test_alone_it_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:

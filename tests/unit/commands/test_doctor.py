@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
-from hangwatch.commands import checks, main
+from hangwatch.commands import checks, doctor_loader, main
 from hangwatch.commands.checks import Check
+from hangwatch.doctor.loader import LoaderReport, Walk
+from hangwatch.doctor.loader.checks import all_checks
 from hangwatch.model import CaptureNote, GpuFacts
 from hangwatch.settings import Settings
 from hangwatch_agent.capture.stacks import py_spy, refusal
@@ -196,6 +198,31 @@ def test_the_table_and_the_exit_code(
     assert said in out
     assert "found [red]this[/red]\\x1b" in out
     assert out.count("do that") == len(states)
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("none.py:make_loader", "there is no file none.py"),
+        ("train.py", "train.py is not FILE.py:NAME or MODULE:NAME, as in train.py:make_loader"),
+        (":make_loader", ":make_loader is not FILE.py:NAME or MODULE:NAME, as in train.py:make_loader"),
+    ],
+)
+def test_a_loader_that_cannot_be_there_needs_no_walk(
+    target: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(subprocess, "Popen", None)  # a walk would need it
+    assert main(["doctor", "loader", target]) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", f"hangwatch: {said}\n")
+
+
+def test_a_loader_that_was_not_made_has_no_table_of_walks(capsys: pytest.CaptureFixture[str]) -> None:
+    walks = (Walk(0, 0, "rank", problem="train.py has no make_loader"),)
+    doctor_loader.show(LoaderReport("train.py:make_loader", tuple(all_checks(walks)), walks, 6.0))
+    out = capsys.readouterr().out
+    assert "train.py has no make_loader" in out
+    assert "batches/s" not in out
 
 
 def test_all_of_it_on_this_machine() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from hangwatch.commands import main
 from hangwatch.report import files, terminal
 from tests import examples
+from tests.dumps import Job, Op, alike, loop
 
 Capture = pytest.CaptureFixture[str]
 
@@ -38,6 +40,40 @@ def test_the_newest_needs_no_name(report: Path, monkeypatch: pytest.MonkeyPatch,
     assert "Rank 3 ran out of data" in capsys.readouterr().out
     monkeypatch.setenv("HANGWATCH_REPORT_DIR", str(report.parent))
     assert main(["report"]) == 0
+
+
+def test_of_a_folder_the_newest_is_taken_and_named(report: Path, capsys: Capture) -> None:
+    later = replace(examples.uneven_steps(), id="later", opened_at=examples.uneven_steps().opened_at + 60)
+    newest = files.write(later, report.parent).json_path
+    assert newest is not None
+    assert main(["report", str(report.parent), "--json", "-"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["id"] == "later"
+    assert captured.err == f"hangwatch: the newest report in {report.parent} is {newest.name}\n"
+
+
+def test_of_a_folder_without_a_report_its_content_is_listed(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["report", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"hangwatch: no incident in {tmp_path}: it is empty\n"
+    (tmp_path / "hangwatch-reports").mkdir()
+    (tmp_path / "train.log").touch()
+    assert main(["report", str(tmp_path)]) == 2
+    expected = f"hangwatch: no incident in {tmp_path}: it holds hangwatch-reports/, train.log\n"
+    assert capsys.readouterr().err == expected
+    for number in range(10):
+        (tmp_path / f"step-{number}.pt").touch()
+    assert main(["report", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.endswith(", step-6.pt and 4 more\n")
+
+
+def test_other_evidence_is_sent_to_the_command_that_judges_it(tmp_path: Path, capsys: Capture) -> None:
+    (dump, *_) = Job(2, alike(2, loop(3, Op("all_reduce", 20)))).write(tmp_path / "dumps")
+    log = tmp_path / "train.log"
+    log.write_text("epoch 1, loss 0.3\n")
+    for path, kind in ((dump, "flight-recorder dump"), (log, "log")):
+        assert main(["report", str(path)]) == 2
+        expected = f"hangwatch: {path} is a {kind}, no report; judge it with: hangwatch analyze {path}\n"
+        assert capsys.readouterr().err == expected
 
 
 def test_no_report_is_said(tmp_path: Path, capsys: Capture) -> None:
@@ -88,17 +124,21 @@ def test_a_spoiled_report_is_named(tmp_path: Path, capsys: Capture) -> None:
 
 
 def test_an_unwritable_place_is_named(report: Path, tmp_path: Path, capsys: Capture) -> None:
-    assert main(["report", str(report), "--html", str(tmp_path / "none" / "x.html")]) == 2
-    assert "cannot write" in capsys.readouterr().err
+    out = tmp_path / "none" / "x.html"
+    assert main(["report", str(report), "--html", str(out)]) == 2
+    expected = f"hangwatch: cannot write {out}: there is no folder {out.parent}; mend that or name another file\n"
+    assert capsys.readouterr().err == expected
 
 
 def test_the_page_given_by_mistake_names_the_report(report: Path, capsys: Capture) -> None:
     page = report.with_suffix(".html")
     assert main(["report", str(page)]) == 2
-    assert f"{report.name} beside it: {report}" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert error == f"hangwatch: {page} is the report as a page; the report itself is {report}\n"
+    assert error.count(report.name) == 1
     report.unlink()
     assert main(["report", str(page)]) == 2
-    assert "which is not there" in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith(f"the report itself, {report.name}, is not beside it\n")
 
 
 def test_as_markdown(report: Path, tmp_path: Path, capsys: Capture) -> None:

@@ -3,12 +3,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import zlib
+from collections.abc import Iterator
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Excerpt, NodeCapture, Snapshot, Status
+from hangwatch.model import Collectives, Excerpt, GroupHead, NodeCapture, RankEvidence, Snapshot, Status
 from hangwatch.wire import codec
 from hangwatch.wire.clocks import shifted
 from hangwatch_dashboard.clocks import ClockEstimate
@@ -75,6 +76,22 @@ def test_every_time_is_shifted_and_nothing_else() -> None:
     assert reading.progress.batch == before.progress.batch
     back = shifted(moved, -100.0)
     assert codec.encode(back)["ranks"][0]["stacks"] == codec.encode(snapshot)["ranks"][0]["stacks"]
+
+
+def test_the_members_of_groups_are_not_looked_through() -> None:
+    """Each of 10,000 ranks lists 10,000 of them: a capture from clocks that are off would take minutes."""
+    looked: list[int] = []
+
+    class Members(tuple[int, ...]):
+        def __iter__(self) -> Iterator[int]:
+            looked.append(len(self))
+            return super().__iter__()
+
+    head = GroupHead("0", Members(range(10_000)), "default_pg", "nccl")
+    rank = RankEvidence(0, "node-a", 1, collectives=Collectives((head,), ()))
+    found = shifted(dataclasses.replace(uneven_steps_snapshot(), ranks=(rank,)), 5.0)
+    assert found.ranks == (rank,)
+    assert looked == []
 
 
 def test_a_small_difference_is_left_alone() -> None:

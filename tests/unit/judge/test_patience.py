@@ -417,12 +417,12 @@ def test_no_proof_rests_on_a_meeting_for_its_answer_may_be_on_the_way() -> None:
 def test_whose_patience_is_over_is_said_by_the_number_of_ranks() -> None:
     first, second = rank(0, IN_CODE, still_s=70.0), rank(1, IN_BACKWARD, still_s=71.0)
     one = Case(snapshot(rank(0, IN_CODE, still_s=1.0), second))
-    assert patience(one) == ("no counter of rank 1 has moved for 71 s, longer than its patience",)
+    assert patience(one) == ("no counter of rank 1 has moved for 71 s: after 30 s that is called hung",)
     both = Case(snapshot(first, second))
-    assert patience(both) == ("no counter of all ranks has moved for 70 s, longer than their patience",)
+    assert patience(both) == ("no counter of all ranks has moved for 70 s: after 30 s that is called hung",)
 
 
 def test_a_rank_that_has_ended_is_no_reason_to_call_the_others_hung() -> None:
     assert patience(Case(snapshot(WAITING, gone(0, 1)))) == (
-        "no counter of rank 1 has moved for 40 s, longer than its patience",
+        "no counter of rank 1 has moved for 40 s: after 30 s that is called hung",
     )
