@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from hangwatch import words
@@ -81,6 +82,8 @@ def _process(communicator: Communicator, own: int, rank: int | None) -> str:
     return f"pid {pid} on {host}"
 
 
+_OWN_PORT = re.compile(r"async event\b.*(port|device)")  # of a rank's own; what its peers see follows from it
+
 _Said = tuple[str, Certainty, str, str, list[int]]  # cause, certainty, summary, fix, ranks to blame
 
 
@@ -107,8 +110,11 @@ def _never_finished(communicator: Communicator, left: list[int], name: str, logs
     warning = worst(logs)
     unreachable = warning is not None and warning[1].fault is Fault.NETWORK
     if len(left) > 1 and (unreachable or len(set(communicator.begun.values())) > 1):
-        link = cause("network-partition")
-        return link.id, Certainty.LIKELY, f"{summary}: they do not reach each other.", link.fix, []
+        link, networks = cause("network-partition"), _networks(logs)
+        fix = (
+            f"let NCCL use one network on all hosts (NCCL_SOCKET_IFNAME); it uses {networks}" if networks else link.fix
+        )
+        return link.id, Certainty.LIKELY, f"{summary}: they do not reach each other.", fix, []
     others = sorted(communicator.complete)
     done = f", and {words.ranks(others)} {words.verb(len(others), 'has', 'have')}" if others else ""
     return (
@@ -120,6 +126,12 @@ def _never_finished(communicator: Communicator, left: list[int], name: str, logs
     )
 
 
+def _networks(logs: Logs) -> str:
+    """`node-a: bond0; node-b: docker0`, where hosts use different ones."""
+    unlike = len({frozenset(names) for names in logs.networks.values()}) > 1
+    return next(_uses(logs)).removeprefix("NCCL uses ") if unlike else ""
+
+
 # ------------------------------------------------------------------------------------------ warnings
 
 
@@ -128,7 +140,12 @@ def worst(logs: Logs) -> tuple[str, Warned] | None:
     order = list(Fault)
     return min(
         logs.warnings.items(),
-        key=lambda item: (order.index(item[1].fault), -item[1].count, not by(item[1], logs)),
+        key=lambda item: (
+            order.index(item[1].fault),
+            not _OWN_PORT.search(item[0]),
+            -item[1].count,
+            not by(item[1], logs),
+        ),
         default=None,
     )
 

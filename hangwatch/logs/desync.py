@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from hangwatch import words
+from hangwatch.model import Verdict
 
 from .model import Logs
 
@@ -33,6 +35,23 @@ def lagging(logs: Logs) -> set[int]:
     """The ranks that it names, where its numbers are those of the job: no line is of another group."""
     other = any(far.group != "0" and far.description != "default_pg" for far in logs.progress)
     return set() if other else {rank for ranks in logs.lagging.values() for rank in ranks}
+
+
+def named(verdict: Verdict, logs: Logs) -> Verdict:
+    """A verdict on ranks of which no other record is left, where the report tells how far they came."""
+    behind = lagging(logs)
+    blamed = {each.rank for each in verdict.culprits}
+    if not behind or blamed != behind or verdict.cause != "undetermined":
+        return verdict
+    told = words.listed(f"{words.ranks(sorted(ranks))} {said}" for said, ranks in logs.lagging.items())
+    who, wait = words.ranks(sorted(behind)), words.verb(len(verdict.victims), "waits", "wait")
+    waiting = f"; {words.ranks(verdict.victims)} {wait} for that" if verdict.victims else ""
+    return replace(
+        verdict,
+        summary=f"By torch's desync report {told}{waiting}.",
+        fix=f"find out what {who} did after that: look at the stack or the last output of {who}",
+        details=(),
+    )
 
 
 def evidence(logs: Logs) -> Iterator[str]:

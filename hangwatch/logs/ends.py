@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from hangwatch import words
 from hangwatch.catalogue import cause
+from hangwatch.catalogue.deaths import advice
 from hangwatch.model import Certainty, Culprit, Judgement, Stage, Status, Verdict
 
 from . import kernel, slurm
@@ -24,6 +25,7 @@ _BROUGHT_DOWN = re.compile(
     r"|SignalException|SIGTERM|Signal 15",
     re.IGNORECASE,
 )
+_GPU_MEMORY = "OutOfMemoryError: CUDA"
 _OF_A_GPU = re.compile(r"Xid \d|CUDA error: (?:uncorrectable|hardware|.*ECC error)|fallen off the bus", re.IGNORECASE)
 _OF_A_WORKER = re.compile(r"DataLoader worker .*(?:exited unexpectedly|killed by signal)")
 _OF_SHARED_MEMORY = re.compile(r"DataLoader worker .*out of shared memory")
@@ -97,12 +99,19 @@ def failed(ends: list[Failure], logs: Logs) -> Judgement:
             cause=name,
             certainty=Certainty.LIKELY if len(ends) == 1 else Certainty.UNDETERMINED,
             summary=" ".join(_said(ends)),
-            fix=entry.fix,
+            fix=_fix(name, ends[0]),
             culprits=tuple(Culprit(each.rank, each.pid, each.host, where=each.where) for each in ends),
             victims=tuple(sorted(victims)),
             evidence=(_order(ends, logs), *_raised_besides(ends, logs), *outside(logs)),
         ),
     )
+
+
+def _fix(name: str, end: Failure) -> str:
+    if _GPU_MEMORY in end.text:
+        return "use less of the GPU's memory (a smaller batch, activation checkpointing), or see what else is on it"
+    out_of_memory = kernel.NO_MEMORY in end.text
+    return (advice(end.exit_code, out_of_memory=out_of_memory) if name == "rank-died" else "") or cause(name).fix
 
 
 def _cause(ends: list[Failure]) -> str:
@@ -171,7 +180,7 @@ def local_end(end: Reaped, logs: Logs) -> Judgement:
             cause=name,
             certainty=Certainty.LIKELY,
             summary=f"{who}{pid} {_how(as_rank).rstrip('.')}.",
-            fix=cause(name).fix,
+            fix=_fix(name, as_rank),
             culprits=(Culprit(rank, end.pid, where=end.where),),
             victims=tuple(sorted({each.rank for each in logs.timeouts} - {rank})),
             evidence=("its launcher saw it fail, and knows the rank within its node only",),

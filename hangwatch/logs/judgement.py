@@ -172,13 +172,14 @@ def _or_the_lock(logs: Logs) -> tuple[Alternative, ...]:
 def _with_logs(judged: Judgement, logs: Logs) -> Judgement:
     """The queues' judgement with what the logs say besides."""
     told = (*judged.verdict.evidence, *ends.outside(logs))
-    verdict = _with_warnings(replace(judged.verdict, evidence=told), logs)
+    verdict = kernel.of_a_lost_gpu(_with_warnings(replace(judged.verdict, evidence=told), logs), logs)
     said = _gave_up(logs)
     verdict = replace(
         verdict,
         evidence=(*verdict.evidence, *_stalls(logs), *desync.evidence(logs), *said),
         alternatives=(*verdict.alternatives, *_or_the_lock(logs)),
     )
+    verdict = desync.named(verdict, logs)
     if said and judged.status is Status.WAITING:
         verdict = replace(verdict, hang=Certainty.LIKELY, argument=said)
         return replace(judged, status=Status.HUNG, verdict=verdict)

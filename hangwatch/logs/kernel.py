@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from hangwatch import words
 from hangwatch.catalogue import cause
@@ -22,12 +23,13 @@ _XID = re.compile(
 )
 _KILLED = re.compile(r"ut of memory: Killed process (\d+) ")
 _KILL = -9
+NO_MEMORY = "the kernel killed it for lack of memory"
 
 
 def take(line: str, logs: Logs) -> bool:
     """Keep what a line says. False for a line of no use."""
     if "Killed process" in line and (killed := _KILLED.search(line)):
-        said = KernelSaid(int(killed[1]), _KILL, "the kernel killed it for lack of memory")
+        said = KernelSaid(int(killed[1]), _KILL, NO_MEMORY)
     elif "NVRM: Xid" in line and (xid := _XID.search(line)) and not NO_FAULT.match(f"Xid {xid['number']}"):
         said = _of_gpu(xid)
     else:
@@ -91,6 +93,21 @@ def unplaced(logs: Logs) -> Iterator[str]:
 def gone(logs: Logs) -> Judgement | None:
     """A GPU that has gone, of whatever rank: what other ranks and NCCL say of their peers follows from it."""
     return next((_lost(said, logs) for said in logs.kernel.values() if GONE.match(said.text)), None)
+
+
+def of_a_lost_gpu(verdict: Verdict, logs: Logs) -> Verdict:
+    """A verdict on calls that no rank is to blame for, where a GPU has gone: they wait for that one."""
+    lost = gone(logs)
+    if lost is None or verdict.culprits:
+        return verdict
+    return replace(
+        lost.verdict,
+        evidence=verdict.evidence,
+        victims=verdict.victims,
+        hang=verdict.hang,
+        argument=verdict.argument,
+        details=(verdict.summary, *verdict.details),
+    )
 
 
 def judged(logs: Logs) -> Judgement | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO
@@ -28,6 +29,7 @@ _LABEL = re.compile(
 )
 _OWN = re.compile(r"\[rank\d+\]:")  # torch's own: its words begin there, whatever stands before
 _GLUED = re.compile(r"(?<=.)(?=\[rank\d+\]:\[[EFWI])")
+_KEYS = ("line", "log", "message", "MESSAGE", "msg", "_raw")  # of the text in a record of a collector of logs
 _COLOR = re.compile(r"\x1b\[[\d;]*m")
 # torchrun's agent says that it starts its processes anew: what they said before is of an attempt that is over.
 _ANEW = re.compile(rb"; will restart worker group|restart_count=[1-9]")
@@ -96,7 +98,18 @@ def _pieces(file: BinaryIO) -> Iterator[str]:
     """The lines; two of torch's that ranks wrote into one, as they do where a line has no end, are two."""
     for raw in file:
         line = raw[:LONGEST].decode("utf-8", "replace").rstrip("\r\n")
-        yield from _GLUED.split(line) if line.count("]:[") > 1 else (line,)
+        for said in _unwrapped(line) if line.startswith("{") else (line,):
+            yield from _GLUED.split(said) if said.count("]:[") > 1 else (said,)
+
+
+def _unwrapped(line: str) -> Sequence[str]:
+    """What a collector of logs has put into a record of JSON: Docker, Loki, journald and others."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return (line,)
+    said = next((record[key] for key in _KEYS if isinstance(record.get(key), str)), line)
+    return said.splitlines() or ("",)
 
 
 def _go_to_last_attempt(file: BinaryIO) -> None:

@@ -108,7 +108,7 @@ class Follower:
             known.weight += len(start.waiting)
             if len(chain.path) > len(known.path):
                 known.path = chain.path
-        ordered = sorted(found.values(), key=self._importance, reverse=True)
+        ordered = _due_first(sorted(found.values(), key=self._importance, reverse=True))
         awaiting = [chain.roots[0] for chain in ordered if _ranks_did_not_come(chain)]
         for chain in ordered:
             root = chain.roots[0]
@@ -139,6 +139,20 @@ class Follower:
                 circle = path[path.index(following) :]
                 return Chain(tuple(circle), tuple(path))
             path.append(following)
+
+
+def _due_first(ordered: list[Chain]) -> list[Chain]:
+    """A collective ahead of a message, where the same ranks are missed in both.
+
+    A peer may enqueue a message long before its turn. Who waits in a collective makes the calls that those ranks make.
+    """
+    root = ordered[0].roots[0] if ordered else None
+    if root is None or root.kind is not Kind.PEER:
+        return ordered
+    due = {
+        id(each) for each in ordered if (first := each.roots[0]).kind is Kind.ABSENT and first.awaited == root.awaited
+    }
+    return sorted(ordered, key=lambda each: id(each) not in due)
 
 
 def _ranks_did_not_come(chain: Chain) -> bool:

@@ -16,7 +16,7 @@ from .history import Histories
 from .matching import odd_ones, shape
 from .meetings import Meeting, remarks, unfit
 from .model import Queues
-from .moment import ON_ITS_WAY_S, YOUNG_S, on_its_way, open_s, said, unmoved_s
+from .moment import ON_ITS_WAY_S, YOUNG_S, is_undated, on_its_way, open_s, said, unmoved_s
 from .motion import Motion
 from .names import ranks
 from .rules import judge
@@ -136,3 +136,5 @@ def _argument(queues: Queues, chain: Chain) -> Iterable[str]:
     stood = open_s(queues, chain.roots[0])
     if stood is not None and stood >= ON_ITS_WAY_S:
         yield f"by the time of the file, {collective(chain.roots[0])} had been waited for {words.duration(stood)}"
+    elif is_undated(queues, chain.roots[0]):
+        yield "for how long, the dates of these files do not tell: if copied, they may be those of a job that moved"

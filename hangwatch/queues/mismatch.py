@@ -34,6 +34,10 @@ _SPLITS_FIX = (
     "exchange the counts before the data: what each rank gives as input_split_sizes has to be what its peers give as"
     " output_split_sizes for it, in each call"
 )
+_MESSAGES_FIX = (
+    "give the send and its receive one shape and dtype: send the shape first, or pad what may be shorter, such as the"
+    " last batch"
+)
 _GRADIENTS_FIX = (
     "backward reduces gradients there: give every rank the same parameters, in one order, of one type and all of them"
     " used, and the same bucket sizes"
@@ -65,11 +69,16 @@ def mismatched(root: Stuck, histories: Histories) -> Finding:
         _summary(root, texts) + (parted.said() if parted is not None else ""),
         culprits=tuple((rank, root.calls[rank].where) for rank in blamed),
         victims=others,
-        evidence=tuple(f"number {root.number} of {root.group.title}: {text}" for text in texts[:3]),
+        evidence=tuple(f"{_numbered(root)}{text}" for text in texts[:3]),
         alternatives=tuple(_or_else(causes[1:], who, parted)) or _or_a_round_more(behind),
         waits=wait_edges(root, blamed) if others else (),
         fix=_fix(root, histories) if causes[0] == _MISMATCH else "",
     )
+
+
+def _numbered(root: Stuck) -> str:
+    """The ranks of a message number its two sides each for itself."""
+    return "" if root.peers else f"number {root.number} of {root.group.title}: "
 
 
 def _left_alone(root: Stuck) -> bool:
@@ -84,6 +93,8 @@ def _wait(root: Stuck) -> str:
 def _fix(root: Stuck, histories: Histories) -> str:
     """What makes such calls fit again; "" for the usual words."""
     calls = root.calls.values()
+    if root.peers:
+        return _MESSAGES_FIX
     if all(kind_of(call) == "all_to_all" for call in calls):
         return _SPLITS_FIX
     return _GRADIENTS_FIX if histories.sited and all(map(of_no_line, calls)) else ""
@@ -265,6 +276,11 @@ def _by_one_line(own: Call, other: Call) -> bool:
 
 
 def _summary(root: Stuck, texts: list[str]) -> str:
+    if root.peers:
+        one, other = root.peers
+        sent, taken = root.calls[one], root.calls[other]
+        ends = f"{sent.op} of rank {one} to rank {other}{at(sent)} and the {taken.op} there{at(taken)}"
+        return f"The {ends} differ in size or type."
     if not root.sides:
         left = f"; of all only {ranks(root.waiting)} still {_wait(root)} in it" if _left_alone(root) else ""
         return f"The calls of {collective(root)} do not fit: {root.why}{at(root.call)}{left}."

@@ -52,6 +52,9 @@ class Motion:
             return f"by the time of the files, that call had been open for {since}: the job may still go on"
         if not is_undated(self.queues, root):
             return ""
+        if older := self._older(root):
+            have = words.verb(len(older), "has", "have")
+            return f"{ranks(older)} {have} calls open that others have seen complete: that record is older; {_NO_DATE}"
         if _hosts_apart(root):
             return f"the hosts had enqueued unlike numbers of calls, as those of a job that moves: {_NO_DATE}"
         if root.kind is Kind.HELD and root.peers:
@@ -72,6 +75,12 @@ class Motion:
         """How many ranks have a call open that was complete by then: another has completed a later one with them."""
         floors = ((group, floor_of(self.queues, group)) for group in self.queues.communicators)
         return len({rank for group, floor in floors for rank, lane in group.lanes.items() if _lags(lane, floor)})
+
+    def _older(self, root: Stuck) -> list[int]:
+        """The awaited ranks, where each has a call open in the group that is complete by the records of the others."""
+        lanes, floor = root.group.lanes, floor_of(self.queues, root.group)
+        lag = [rank for rank in root.awaited if rank in lanes and _lags(lanes[rank], floor)]
+        return lag if not root.peers and len(lag) == len(root.awaited) else []
 
     @cached_property
     def _idle(self) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.catalogue.deaths import advice
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.nccl_view import given_up
 from hangwatch.facts.processes.process_end import (
@@ -50,7 +51,8 @@ def rank_died(case: Case) -> Finding | None:
         summary += f"; {case.wait_words(waiting)} for it"
     evidence = [f"pid {first.pid} of rank {first.rank} is {'a zombie' if first.state == 'Z' else 'gone'}: {how}"]
     evidence += [f"rank {first.rank} recorded {error}"] if error else []
-    evidence += _out_of_memory(case, first)
+    killed = _out_of_memory(case, first)
+    evidence += killed
     if first.evidence.crash_trace:
         evidence.append(f"its last words: {first.evidence.crash_trace.strip().splitlines()[0]}")
     if (word := ending(first).word) is not None:
@@ -60,6 +62,7 @@ def rank_died(case: Case) -> Finding | None:
         "rank-died",
         Certainty.PROVEN if _clearly_first(case, first, dead) else Certainty.LIKELY,
         summary + ".",
+        fix=advice(process.exit_code if (process := first.evidence.process) else None, out_of_memory=bool(killed)),
         culprits=(first.culprit(last_place(first)),),
         victims=tuple(view.rank for view in case if view.rank != first.rank and (view.rank in waiting or view.dead)),
         step=first.step,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -292,3 +293,39 @@ def test_an_error_of_a_device_in_a_traceback_is_no_victims_either(tmp_path: Path
     waiting = [gave_up(rank, 90) for rank in (0, 2)]
     found = told(tmp_path, error, *waiting, aborted)
     assert (found.cause, named(found)) == ("exception-on-one-rank", [1])
+
+
+# ------------------------------------------------------------------------------------------ what to do
+
+
+@pytest.mark.parametrize(
+    ("code", "kernel", "advice"),
+    [
+        (-9, "Out of memory: Killed process {pid} (python3) total-vm:9kB", "give the host or container more memory"),
+        (-9, "", "find out who sent SIGKILL"),
+        (-11, "", "run again with PYTHONFAULTHANDLER=1"),
+        (-7, "", "look whether /dev/shm or the disk is full"),
+    ],
+)
+def test_the_advice_follows_from_how_a_process_ended(code: int, kernel: str, advice: str, tmp_path: Path) -> None:
+    line = (
+        f"E1123 18:44:21 140 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: {code})"
+        " local_rank: 2 (pid: 4002) of binary: /venv/bin/python3"
+    )
+    found = told(tmp_path, *SET_UP, line, kernel.format(pid=4002))
+    assert found.cause == "rank-died"
+    assert advice in found.fix
+
+
+def test_an_exception_for_lack_of_a_gpu_s_memory_is_advised_on_as_such(tmp_path: Path) -> None:
+    lacks = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+    found = told(tmp_path, trace(3, lacks))
+    assert found.summary.startswith("Rank 3 raised an exception")
+    assert "use less of the GPU's memory" in found.fix
+
+
+@pytest.mark.parametrize("key", ["line", "log", "message", "_raw"])
+def test_what_a_collector_of_logs_has_put_into_records_is_taken_out_of_them(key: str, tmp_path: Path) -> None:
+    records = [json.dumps({"ts": "2026-11-28T03:11:00Z", "pod": "job-1", key: line}) for line in trace(3).splitlines()]
+    assert told(tmp_path, *records) == told(tmp_path, trace(3))
+    assert named(told(tmp_path, *(record[:-2] for record in records), trace(3))) == [3]  # records that are cut off

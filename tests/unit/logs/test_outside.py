@@ -103,8 +103,7 @@ def test_a_gpu_that_has_gone_is_that_of_its_rank_by_its_address(tmp_path: Path) 
 def test_of_two_hosts_the_kernel_log_has_to_name_its_own(kernel: str, blamed: list[int], tmp_path: Path) -> None:
     mapped = [_on_gpu(rank, f"{0x4F + rank % 2 - 1:x}000", host=f"node-{'ab'[rank // 2]}") for rank in range(4)]
     found = told(tmp_path, *mapped, f"Dec  6 18:33:59 {kernel}{GONE}" if kernel else GONE, *waiting(0, 1, 2, 3))
-    assert (found.cause == "gpu-fault") is bool(blamed)
-    assert [each.rank for each in found.culprits] == blamed
+    assert (found.cause, [each.rank for each in found.culprits]) == ("gpu-fault", blamed)
     if not blamed:
         said = "the kernel log tells of Xid 79 (it has fallen off the bus) of the GPU at 0000:4f:00"
         assert found.evidence[1].startswith(said)
@@ -129,6 +128,13 @@ def test_a_silent_rank_whose_data_was_not_delivered_is_a_victim_of_the_network(t
     (tmp_path / "two").mkdir()
     closed = failed.split("NET/IB")[0] + "socketProgress: Connection closed by remote peer node-b<42830>"
     assert [each.rank for each in told(tmp_path / "two", *READY, closed, *waiting(0, 1, 2)).culprits] == [3]
+
+
+def test_a_port_that_failed_is_told_and_not_what_its_peers_saw_of_it(tmp_path: Path) -> None:
+    seen = "node-a:4003:5003 [1] NCCL WARN NET/IB : Got completion from peer 10.0.0.2<3> with status=12 vendor err 129"
+    port = "node-b:4002:5002 [0] NCCL WARN NET/IB : mlx5_1:1 Got async event : port error"
+    summary = told(tmp_path, seen, seen.replace("5003", "5004"), port).summary
+    assert "mlx5_1:1 Got async event : port error" in summary
 
 
 def test_an_xid_of_a_program_is_no_fault_of_a_gpu(tmp_path: Path) -> None:
@@ -160,6 +166,8 @@ def test_the_desync_report_tells_of_ranks_without_any_line(tmp_path: Path) -> No
     found = told(tmp_path, *(gave_up(rank, 1) for rank in range(3)), f"{DESYNC} collectives")
     assert [each.rank for each in found.culprits] == [3, 4]
     assert "torch's desync report: ranks 3-4 started no collective" in found.evidence
+    assert found.summary.startswith("By torch's desync report ranks 3-4 started no collective; ranks 0-2 wait")
+    assert not any("not known" in said for said in found.details)
 
 
 def test_the_desync_report_of_another_group_numbers_other_ranks(tmp_path: Path) -> None:

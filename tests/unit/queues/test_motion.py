@@ -92,6 +92,37 @@ def test_one_record_that_is_older_is_no_sign_of_a_job_that_moves(tmp_path: Path)
     assert [culprit.rank for culprit in found.verdict.culprits] == [2]
 
 
+def test_an_awaited_rank_whose_calls_others_have_seen_complete_left_an_older_record(tmp_path: Path) -> None:
+    records = [Record(40, 39) for _ in range(8)]
+    records[2] = Record(39, 37)  # 38 and 39 cannot be complete elsewhere before its own device has them
+    found = _judged(records, tmp_path)
+    assert found is not None
+    assert (found.status, found.verdict.culprits) == (Status.WAITING, ())
+    assert any(
+        each.startswith("Rank 2 has calls open that others have seen complete") for each in found.verdict.details
+    )
+
+
+@pytest.mark.parametrize(("minutes", "told"), [(9, True), (11, True), (20, False)])
+def test_a_file_that_is_far_younger_than_a_timeout_of_its_calls_was_copied(
+    minutes: int, told: bool, tmp_path: Path
+) -> None:
+    """torch gives up a call after its timeout, and writes its records then at the latest."""
+    last = START + 40 * STEP_MS * MS
+    for rank in range(4):
+        document = _document(Record(40, 39), 4)
+        for entry in document["entries"]:
+            entry["timeout_ms"] = 600_000
+        path = tmp_path / f"nccl_trace_rank_{rank}"
+        path.write_bytes(pickle.dumps(document))
+        os.utime(path, ns=(last + minutes * 60 * 10**9,) * 2)
+    found = evidence_files.sort_out([tmp_path]).assessment.judgement
+    assert found is not None
+    argument = " ".join(found.verdict.argument)
+    assert ("had been waited for" in argument) is told
+    assert ("the dates of these files do not tell" in argument) is not told
+
+
 @pytest.mark.parametrize("started", [True, False])
 def test_hosts_at_unlike_calls_stand_in_no_common_wait(tmp_path: Path, started: bool) -> None:
     found = _judged([Record(ahead, 30, started=started) for ahead in (36, 40, 38, 33)], tmp_path)

@@ -131,7 +131,7 @@ def test_a_rank_that_naps_in_a_loop_is_asked_why_that_does_not_end() -> None:
 
     napping = changed(stuck("sleep", system_call="clock_nanosleep"), 1, looking)
     assert "why its loop does not end (`while not path.exists()`)" in diagnose(napping).verdict.fix
-    long = changed(napping, 1, lambda e: replace(e, process=replace(e.process or ProcessFacts(1), sleeps_s=600.0)))
+    long = changed(napping, 1, lambda e: replace(e, process=replace(e.process or ProcessFacts(1, "S"), sleeps_s=600.0)))
     assert "does not end" not in diagnose(long).verdict.fix
 
 
