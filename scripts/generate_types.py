@@ -1,4 +1,4 @@
-"""Writes the page's types and titles into dashboard/web/src. A test holds them to their sources."""
+"""Writes the page's types, titles and explanations into dashboard/web/src. A test holds them to their sources."""
 
 from __future__ import annotations
 
@@ -14,10 +14,17 @@ from types import ModuleType
 from typing import Any
 
 from hangwatch import model as records
-from hangwatch.catalogue import CATALOGUE
+from hangwatch.catalogue import CATALOGUE, Cause
 from hangwatch_dashboard import answers
 
 FOLDER = Path(__file__).parent.parent / "dashboard" / "web" / "src"
+_OF_THE_CATALOGUE = "// Written by scripts/generate_types.py from the catalogue of causes. Edit there."
+_EXPLANATION = """\
+export interface Explanation {
+  says: string;
+  fix: string; // the usual one; a verdict's own is about its code
+  alike: string[]; // the causes that a person would suspect first
+}"""
 _SCALARS = {str: "string", int: "number", float: "number", bool: "boolean", types.NoneType: "null"}
 
 
@@ -37,8 +44,20 @@ def answer_types() -> str:
 def titles() -> str:
     """What people call the causes and warnings, by id."""
     lines = "\n".join(f"  {json.dumps(cause.id)}: {json.dumps(cause.title)}," for cause in CATALOGUE)
-    first = "// Written by scripts/generate_types.py from the catalogue of causes. Edit there."
-    return f"{first}\n\nexport const TITLES: Readonly<Record<string, string>> = {{\n{lines}\n}};\n"
+    return f"{_OF_THE_CATALOGUE}\n\nexport const TITLES: Readonly<Record<string, string>> = {{\n{lines}\n}};\n"
+
+
+def explanations() -> str:
+    """What the catalogue says of each cause: the page explains it without a published site, in a report file too."""
+    lines = "\n".join(map(_explained, CATALOGUE))
+    known = "export const EXPLANATIONS: Readonly<Record<string, Explanation>>"
+    return f"{_OF_THE_CATALOGUE}\n\n{_EXPLANATION}\n\n{known} = {{\n{lines}\n}};\n"
+
+
+def _explained(cause: Cause) -> str:
+    fields = {"says": cause.explanation, "fix": cause.fix, "alike": list(cause.look_alikes)}
+    inside = ", ".join(f"{name}: {json.dumps(value)}" for name, value in fields.items())
+    return f"  {json.dumps(cause.id)}: {{ {inside} }},"
 
 
 def _types(module: ModuleType) -> str:
@@ -80,7 +99,12 @@ def _type(kind: Any) -> str:
     return _SCALARS.get(kind) or kind.__name__
 
 
-FILES: dict[str, Callable[[], str]] = {"records.ts": record_types, "answers.ts": answer_types, "titles.ts": titles}
+FILES: dict[str, Callable[[], str]] = {
+    "records.ts": record_types,
+    "answers.ts": answer_types,
+    "titles.ts": titles,
+    "explanations.ts": explanations,
+}
 
 
 def main() -> None:

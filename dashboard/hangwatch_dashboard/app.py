@@ -123,15 +123,21 @@ def _add_routes(app: FastAPI, config: Config) -> None:
     app.openapi = openapi  # type: ignore[method-assign]
 
 
+def _count(request: Request, status: int) -> None:
+    """A refusal, if it is one of a node's."""
+    if request.url.path.startswith("/api/v1/ingest/"):
+        request.app.state.service.meters.count(str(status))
+
+
 def _add_handlers(app: FastAPI) -> None:
     @app.exception_handler(BodyError)
     async def refused(request: Request, error: BodyError) -> Response:
-        if request.url.path.startswith("/api/v1/ingest/"):
-            request.app.state.service.meters.count(str(error.status))
+        _count(request, error.status)
         return refusal(error)
 
     @app.exception_handler(StoreBusyError)
-    async def busy(_request: Request, error: StoreBusyError) -> Response:
+    async def busy(request: Request, error: StoreBusyError) -> Response:
+        _count(request, 503)
         return refusal(BodyError(503, str(error)))
 
     @app.exception_handler(HTTPException)

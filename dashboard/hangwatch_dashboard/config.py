@@ -44,6 +44,7 @@ class Config:
     key: str = field(default="", repr=False)
     public_url: str = ""  # what links in messages begin with
     notify: tuple[str, ...] = field(default=(), repr=False)  # apprise URLs: they hold secrets
+    trusted_proxies: tuple[str, ...] = ()  # addresses and networks whose X-Forwarded-For is believed
     keep_days: float = 30.0
     keep_incidents_days: float = 365.0
     static: Path = Path(__file__).parent / "static"
@@ -88,6 +89,9 @@ class Config:
         for path in filter(None, (self.certificate, self.key)):
             if not Path(path).is_file():
                 raise ConfigError(f"no such file: {path}")
+        for proxy in self.trusted_proxies:
+            if not is_network(proxy):  # also "*": every client could then choose the address that it is counted under
+                raise ConfigError(f"{proxy} is no address or network of a proxy (e.g. 127.0.0.1 or 10.1.0.0/16)")
 
 
 def tokens_from(environment: Mapping[str, str]) -> dict[str, str]:
@@ -109,6 +113,11 @@ def notify_from(environment: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(environment.get("HANGWATCH_NOTIFY", "").split())
 
 
+def proxies_from(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The proxies in HANGWATCH_TRUSTED_PROXY, separated by blanks or commas."""
+    return tuple(environment.get("HANGWATCH_TRUSTED_PROXY", "").replace(",", " ").split())
+
+
 def default_database(environment: Mapping[str, str] = os.environ) -> str:
     """Where the embedded database lies by default."""
     home = environment.get("XDG_DATA_HOME") or str(Path("~/.local/share").expanduser())
@@ -123,3 +132,12 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def is_network(text: str) -> bool:
+    """Whether `text` is an IP address or a network such as 10.1.0.0/16."""
+    try:
+        ipaddress.ip_network(text)
+    except ValueError:
+        return False
+    return True

@@ -58,6 +58,7 @@ class Ingest:
                 raise BodyError(409, f"sequence: {batch.sequence} is there already, up to {before.stored}")
             node = self._registry.live_node(batch, before, now)
         except UnknownBootError:
+            self._meters.count("hello")
             return NodeReply(-1, now, (HELLO,))
         if sent_at is not None:
             node.clock.update(sent_at, now)
@@ -67,6 +68,7 @@ class Ingest:
         await self._store.put_node_soon(row)
         node.stored = max(node.stored, batch.sequence)
         self._meters.took(time.perf_counter() - started)
+        self._meters.count("accepted")
         return NodeReply(batch.sequence, self._clock(), self._captures.commands(job, node.name, now))
 
     def _row(self, job: LiveJob, node: LiveNode, packed: bytes, now: float) -> NodeRow:
@@ -89,6 +91,7 @@ class Ingest:
         """Takes a node's part of a capture, and `packed`, what it was read from, compressed. Raises BodyError."""
         job = await self._job_of(part)
         await self._captures.take(job, part, packed, self._clock())
+        self._meters.count("accepted")
 
     async def incident(self, sent: NodeIncident) -> str:
         """Takes an incident that a node has judged. Returns the id under which it is kept. Raises BodyError."""
@@ -100,6 +103,7 @@ class Ingest:
         kept = await self._incidents.from_node(job, sent.incident, sent.node)
         if not job.on_one_node and not job.over:
             await self._captures.ask(job, f"{sent.node} reports: {sent.incident.verdict.cause}", now)
+        self._meters.count("accepted")
         return kept
 
     async def _job_of(self, sent: Envelope | NodeIncident) -> LiveJob:

@@ -29,6 +29,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # an unneeded gauge 
 MOST_JOBS = 50
 MOST_RANKS = 64  # of one job; of larger jobs the slowest and the most waiting
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+PARTS = {"wait": "rest"}  # what is left of the step beside data and forward: backward and optimizer are in it
 OF_PACE: dict[str, tuple[str, Callable[[JobHealth], float]]] = {
     "hangwatch_job_data_share": (
         "Share of its time that the rank with the least spends waiting for data",
@@ -51,7 +52,13 @@ class Meters:
     def __init__(self, store: str = "sqlite") -> None:
         self._registry = CollectorRegistry()
         own = self._registry
-        self._ingest = Counter("hangwatch_ingest", "Requests of nodes, by outcome", ["outcome"], registry=own)
+        self._ingest = Counter(
+            "hangwatch_ingest",
+            "Requests of nodes: accepted, hello (asked to identify themselves), or the status of the refusal",
+            ["outcome"],
+            registry=own,
+        )
+        self._opened = Counter("hangwatch_jobs_opened", "Job runs that this process opened for nodes", registry=own)
         self._seconds = Histogram(
             "hangwatch_ingest_seconds", "Time to take a batch, until it is in the store", buckets=BOUNDS, registry=own
         )
@@ -66,7 +73,7 @@ class Meters:
         )
         for outcome in ("sent", "failed", "given_up"):
             self._notifications.labels(outcome)  # 0 from the start: an alert needs a rate
-        for outcome in ("413", "422", "429", "503"):
+        for outcome in ("accepted", "hello", "413", "422", "429", "503"):
             self._ingest.labels(outcome)
         build = Info("hangwatch_build", "The version that runs, and the kind of its database", registry=own)
         build.info({"version": __version__, "store": store})
@@ -76,6 +83,10 @@ class Meters:
     def count(self, outcome: str) -> None:
         """One request of a node."""
         self._ingest.labels(outcome).inc()
+
+    def job_opened(self) -> None:
+        """A node came with a job, or a run of a job, that was not there before."""
+        self._opened.inc()
 
     def took(self, seconds: float) -> None:
         """One batch was taken, in so many seconds."""
@@ -148,13 +159,13 @@ class _Live(Collector):
         found = [(job.key, health) for job in self._jobs if (health := job.health.pace).at]
         step = GaugeMetricFamily(
             "hangwatch_job_step_part_seconds",
-            "Mean time of a part of the step in the last window: data, forward, wait; quantiles over the ranks",
+            "Mean time of a part of the step in the last window: data, forward, rest; quantiles over the ranks",
             labels=["run", "part", "quantile"],
         )
         for run, health in found:
             for part in health.spread:
                 for quantile, value in (("0", part.least), ("0.5", part.median), ("0.9", part.p90), ("1", part.most)):
-                    step.add_metric([run, part.phase, quantile], value)
+                    step.add_metric([run, PARTS.get(part.phase, part.phase), quantile], value)
         yield step
         for name, (text, of) in OF_PACE.items():
             gauge = GaugeMetricFamily(name, text, labels=["run"])

@@ -7,6 +7,7 @@ page's policy forbids.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from html import escape
 from typing import Any
@@ -133,13 +134,20 @@ a { color: light-dark(#1a5596, #86bdf7) }
 h1, h2, h3, p, li, code, pre { overflow-wrap: anywhere }
 h2 { font-size: 1.1rem; margin: 2rem 0 0.25rem; padding-top: 0.75rem; border-top: 1px solid #8886 }
 h3 { font-size: 1rem }
+nav ul { padding-left: 1.2rem }
+nav > ul { columns: 24rem; list-style: none; padding: 0 }
+nav > ul > li { break-inside: avoid; margin-bottom: 0.75rem }
 pre { white-space: pre-wrap }
 """
 
 
 def docs_page(document: dict[str, Any]) -> str:
     """The description as HTML without a script: every operation with its parameters and answers, then the schemas."""
-    parts = [*_operations(document), "<h2>Schemas</h2>", *_schemas(document["components"]["schemas"])]
+    parts = [
+        _contents(document),
+        *_operations(document),
+        *_schemas(document["components"]["schemas"]),
+    ]
     head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>hangwatch API</title>'
     view = '<meta name="viewport" content="width=device-width, initial-scale=1">'
     view += '<link rel="stylesheet" href="/api/v1/docs.css">'
@@ -148,10 +156,26 @@ def docs_page(document: dict[str, Any]) -> str:
     return f"{head}{view}<main>{title}{intro}{''.join(parts)}</main></html>"
 
 
+def _contents(document: dict[str, Any]) -> str:
+    """The operations by subject, each a link to its place on the page."""
+    subjects: dict[str, list[str]] = {}
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            link = f'<a href="#{_place(method, path)}"><code>{method.upper()} {escape(path)}</code></a>'
+            subjects.setdefault(operation["tags"][0], []).append(f"<li>{link}</li>")
+    lists = "".join(f"<li>{escape(subject)}<ul>{''.join(links)}</ul></li>" for subject, links in subjects.items())
+    return f'<nav aria-label="Contents"><ul>{lists}<li><a href="#schemas">Schemas</a></li></ul></nav>'
+
+
+def _place(method: str, path: str) -> str:
+    return escape(f"{method}{re.sub(r'[^a-z0-9]+', '-', path)}".strip("-"))
+
+
 def _operations(document: dict[str, Any]) -> Iterator[str]:
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            yield f"<h2><code>{method.upper()} {escape(path)}</code></h2>"
+            yield f'<h2 id="{_place(method, path)}">'
+            yield f"<code>{method.upper()} {escape(path)}</code></h2>"
             yield f"<p>{escape(operation.get('description', ''))}</p>"
             if operation.get("parameters"):
                 yield "<ul>" + "".join(_parameter(each) for each in operation["parameters"]) + "</ul>"
@@ -179,6 +203,7 @@ def _schema_of(schema: dict[str, Any]) -> str:
 
 
 def _schemas(schemas: dict[str, Any]) -> Iterator[str]:
+    yield '<h2 id="schemas">Schemas</h2>'
     for name, schema in sorted(schemas.items()):
         text = escape(json.dumps(schema, indent=1))
         yield f'<h3 id="{escape(name)}">{escape(name)}</h3>'

@@ -13,6 +13,7 @@ from hangwatch_dashboard.clocks import ClockEstimate
 from hangwatch_dashboard.config import Limits
 from hangwatch_dashboard.live import LOST_AFTER_S, LiveJob
 from hangwatch_dashboard.live_node import LiveNode
+from hangwatch_dashboard.metrics import Meters
 from hangwatch_dashboard.store.rows import LastRun, NodeRow, RunRow
 from hangwatch_dashboard.store.store import Store
 from hangwatch_dashboard.store.text import clean, unzipped
@@ -31,9 +32,9 @@ class UnknownBootError(Exception):
 class Registry:
     """The live jobs by key. A run is one life of a job: the same id started again is another run."""
 
-    def __init__(self, store: Store, limits: Limits) -> None:
+    def __init__(self, store: Store, limits: Limits, meters: Meters) -> None:
         self.jobs: dict[str, LiveJob] = {}
-        self._store, self._limits = store, limits
+        self._store, self._limits, self._meters = store, limits, meters
         self._boots: dict[Boot, str] = {}
         self._joining = asyncio.Lock()
         self._reader = Reader(NodeBatch)
@@ -78,13 +79,18 @@ class Registry:
     async def _choose(self, batch: NodeBatch, hello: NodeHello, now: float) -> LiveJob:
         """The run in the store that a node joins, or a new one."""
         self._check_rate(now)
+        made: set[str] = set()
 
         def choose(last: LastRun | None) -> RunRow | None:
             if last is not None and self._continues(last, hello, now):
                 return None
-            return new_run(batch, hello, now)
+            run = new_run(batch, hello, now)
+            made.add(run.key)
+            return run
 
         row = await asyncio.wrap_future(self._store.choose_run(choose, batch.job, batch.node))
+        if row.key in made:
+            self._meters.job_opened()
         job = await self.load(row.key)
         assert job is not None
         return job

@@ -11,7 +11,7 @@ from typing import Any
 
 import uvicorn
 
-from hangwatch_dashboard.app import create_app
+from hangwatch_dashboard.app import Application, create_app
 from hangwatch_dashboard.config import Config, ConfigError
 from hangwatch_dashboard.notify import apprise_notifier
 from hangwatch_dashboard.protocol import Protocol, allow_many_connections
@@ -48,24 +48,7 @@ def serve(config: Config) -> None:
     allow_many_connections()
     app = create_app(config)
     app.state.config = config
-    server = Server(
-        uvicorn.Config(
-            app,
-            host=config.host,
-            port=config.port,
-            ssl_certfile=config.certificate or None,
-            ssl_keyfile=config.key or None,
-            http=Protocol,
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_keep_alive=30,
-            timeout_graceful_shutdown=GRACE_S,
-            h11_max_incomplete_event_size=64 << 10,
-            limit_concurrency=None,
-        )
-    )
+    server = Server(settings_of(app, config))
     # Thousands of records are replaced every second, by reference counting; looking for garbage among them all is
     # rarely worth the pause. Looking among the newest is, in pieces of a millisecond or two.
     gc.freeze()
@@ -75,6 +58,30 @@ def serve(config: Config) -> None:
     sys.setswitchinterval(SWITCH_S)
     with listening(config) as listener:
         server.run(sockets=[listener])
+
+
+def settings_of(app: Application, config: Config) -> uvicorn.Config:
+    """How uvicorn serves `app`."""
+    return uvicorn.Config(
+        app,
+        host=config.host,
+        port=config.port,
+        ssl_certfile=config.certificate or None,
+        ssl_keyfile=config.key or None,
+        http=Protocol,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        # uvicorn by itself believes X-Forwarded-For of every process on this machine, and of FORWARDED_ALLOW_IPS: a
+        # client would choose the address under which its wrong tokens and half-sent bodies are counted.
+        proxy_headers=bool(config.trusted_proxies),
+        forwarded_allow_ips=list(config.trusted_proxies),
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=GRACE_S,
+        h11_max_incomplete_event_size=64 << 10,
+        limit_concurrency=None,
+    )
 
 
 def listening(config: Config) -> socket.socket:

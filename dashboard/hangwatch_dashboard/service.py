@@ -52,7 +52,7 @@ class Service:
         self.store = Store(config.database or default_database(), process=secrets.token_hex(6))
         self.meters = Meters("postgresql" if self.store.is_postgresql else "sqlite")
         self.hub = Hub(config.limits.streams)
-        self.registry = Registry(self.store, config.limits)
+        self.registry = Registry(self.store, config.limits, self.meters)
         self.captures = Captures(self.store, self.hub, clock, diagnose)
         self.incidents = Incidents(self.store, self.hub, clock, self.meters)
         self.captures.judged = self.incidents.judged

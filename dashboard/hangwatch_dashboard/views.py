@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
-from hangwatch.model import Incident, Phase
+from hangwatch.model import GroupMembers, Incident, Phase, RankBeat
+from hangwatch.report.words import wait
 from hangwatch.wire import members
 from hangwatch.wire.codec import encode
 from hangwatch_dashboard import documents
@@ -19,6 +21,7 @@ from hangwatch_dashboard.store.text import clean
 
 Document = dict[str, Any]
 PHASES = [str(phase) for phase in Phase]
+MOVES_S = 2.0  # batches come every second; a rank that is still for longer stands still
 
 
 def job_summary(job: LiveJob, now: float) -> Document:
@@ -121,7 +124,7 @@ def rank_columns(job: LiveJob, now: float) -> Document:
         "sync_s": [round(_sync(beat.times), 3) for beat in beats],
         "last_step_s": [round(beat.times.last_s, 4) for beat in beats],
         "issued": [beat.progress.calls for beat in beats],
-        "waiting_for": {str(beat.rank): beat.waiting_for for beat in beats if beat.waiting_for},
+        "waiting_for": _waiting_for(job, now),
         "exception": {str(beat.rank): beat.exception for beat in beats if beat.exception},
         "process_state": {str(beat.rank): beat.process_state for beat in beats if beat.process_state not in _USUAL},
         "absent": members.text(absent(job, {beat.rank for beat in beats})),
@@ -131,6 +134,33 @@ def rank_columns(job: LiveJob, now: float) -> Document:
 def job_health(job: LiveJob, now: float) -> Document:
     """HealthOfJob."""
     return {"job": job.key, "at": now, "health": encode(job.health.of(job.ranked()))}
+
+
+def _waiting_for(job: LiveJob, now: float) -> dict[str, str]:
+    """What each rank waits for, by rank: of a rank that stands still in the words of the verdict, if it has any."""
+    edges = job.judgement.verdict.waits if job.judgement is not None else ()
+    told = {rank: text for edge in edges for text in (wait(edge),) for rank in edge.waiting}
+    groups = job.groups
+    found = {}
+    for node, beat in job.ranked():
+        known = told.get(beat.rank) if node.still_s(beat, now) > MOVES_S else None
+        if text := known or _said(beat, groups):
+            found[str(beat.rank)] = text
+    return found
+
+
+def _said(beat: RankBeat, groups: Mapping[str, GroupMembers]) -> str:
+    """What the rank's node says that it waits for.
+
+    Where it names the collective that was issued last, the rank waits for the first of those that are not complete.
+    """
+    for head in beat.heads if beat.waiting_for.startswith("collective ") else ():
+        group = groups.get(head.id)
+        if group is not None and beat.waiting_for == f"collective {head.issued} of group {group.name}":
+            first = max(head.completed, 0) + 1
+            if first < head.issued:
+                return f"one of the collectives {first}-{head.issued} of group {group.name}"
+    return beat.waiting_for
 
 
 _USUAL = ("", "?", "R", "S")

@@ -36,6 +36,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--public-url", metavar="URL", default="", help="the address that people use, for links in messages"
     )
     parser.add_argument(
+        "--trusted-proxy",
+        metavar="ADDRESS",
+        action="append",
+        default=[],
+        help="believe the X-Forwarded-For of this proxy, an address or a network; also HANGWATCH_TRUSTED_PROXY",
+    )
+    parser.add_argument(
         "--notify",
         metavar="URL",
         action="append",
@@ -68,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _config(arguments: argparse.Namespace) -> Config:
-    from hangwatch_dashboard.config import Config, default_database, notify_from, tokens_from
+    from hangwatch_dashboard.config import Config, default_database, notify_from, proxies_from, tokens_from
 
     given: dict[str, Any] = dict(tokens_from(os.environ))
     if static := os.environ.get("HANGWATCH_STATIC"):
@@ -80,6 +87,7 @@ def _config(arguments: argparse.Namespace) -> Config:
         certificate=arguments.certificate,
         key=arguments.key,
         public_url=arguments.public_url,
+        trusted_proxies=(*proxies_from(os.environ), *arguments.trusted_proxy),
         notify=(*notify_from(os.environ), *arguments.notify),
         keep_days=arguments.keep_days,
         keep_incidents_days=arguments.keep_incidents_days,

@@ -196,6 +196,7 @@ def _either(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, .
         evidence=tuple(texts),
         waits=waits,
         departure=departure,
+        fix=_AS_OFTEN if shape(departure.own) == shape(departure.usual) else "",
     )
 
 

@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
-from hangwatch.model import Excerpt, Incident
-from hangwatch.report import html
+from hangwatch.catalogue import BY_ID
+from hangwatch.judge import diagnose
+from hangwatch.model import Excerpt, Incident, RankReport
+from hangwatch.report import html, summary
+from hangwatch.report.incident import incident
+from hangwatch.wire import codec
 from tests import examples
 from tests.browser.conftest import BOTH, Screen, Watched, fits
 from tests.browser.test_rules import VIEWS, barriers
@@ -50,7 +54,7 @@ def test_it_opens_from_disk_and_shows_every_view(open_file: Open) -> None:
     shown = {
         "Collectives": "mismatch",
         "Steps": "rank 5, at fault",
-        "Timeline": "looked at once a second",
+        "Timeline": "sampled once a second",
         "Stacks": "_engine_run_backward",
         "GPUs": "NVIDIA H200",
         "Loader": "250 of 250",
@@ -68,6 +72,52 @@ def test_it_opens_from_disk_and_shows_every_view(open_file: Open) -> None:
     with page.expect_download() as download:
         page.get_by_role("button", name="Download for speedscope").click()
     assert "speedscope" in download.value.path().read_text()
+
+
+@BOTH
+def test_the_cause_of_a_real_verdict_explains_itself(open_file: Open, screen: Screen) -> None:
+    # GIVEN the file of what the real diagnosis says, offline
+    snapshot = examples.uneven_steps_snapshot()
+    judgement = diagnose(snapshot)
+    page = open_file(incident(judgement, snapshot, id="3f2a", opened_at=1e9, hangwatch_version="0.1.0"))
+    known = BY_ID[judgement.verdict.cause]
+    banner = page.get_by_role("region", name="Verdict")
+    expect(banner.get_by_text(known.explanation)).to_be_hidden()
+    # WHEN the cause is opened, by keyboard
+    banner.locator("summary", has_text=known.title).focus()
+    page.keyboard.press("Enter")
+    # THEN the catalogue's text is there, with what the cause is often taken for
+    expect(banner.get_by_text(known.explanation)).to_be_visible()
+    for other in known.look_alikes:
+        expect(banner.get_by_role("listitem").filter(has_text=BY_ID[other].explanation)).to_be_visible()
+    assert fits(page, screen.width)
+    assert barriers(page) == []
+
+
+@pytest.mark.parametrize("cause", ["constructor", "a cause of a later version"])
+def test_a_cause_that_is_not_in_the_catalogue_is_shown_as_it_is(open_file: Open, cause: str) -> None:
+    made = examples.uneven_steps()
+    page = open_file(replace(made, verdict=replace(made.verdict, cause=cause)))
+    expect(page.locator(".row-why")).to_contain_text(cause)
+    expect(page.locator(".row-why details")).to_have_count(0)
+
+
+def test_a_summary_is_what_the_terminal_writes(open_file: Open) -> None:
+    made = examples.uneven_steps()
+    page = open_file(made)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Summary").click()
+    assert download.value.suggested_filename == "incident-3f2a-summary.json"
+    saved = codec.loads(Incident, download.value.path().read_text())
+    wanted = summary.of(made)
+    assert replace(saved, ranks=()) == replace(wanted, ranks=())
+    # of a call the file from disk keeps the user's frames alone
+    assert [_without_frames(rank) for rank in saved.ranks] == [_without_frames(rank) for rank in wanted.ranks]
+
+
+def _without_frames(rank: RankReport) -> RankReport:
+    calls = tuple(replace(call, frames=()) for call in rank.collectives.open_calls)
+    return replace(rank, collectives=replace(rank.collectives, open_calls=calls))
 
 
 def test_eight_ranks_are_small(tmp_path: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from hangwatch_dashboard import views
 from tests.browser.conftest import MOSTLY, Served, Watched, until
 from tests.browser.fleet import Fleet
 
@@ -274,7 +276,10 @@ HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title=
 
 
 @pytest.mark.parametrize("view", ["", "/ranks/1", "/collectives", "/stacks", "/loader", "/evidence"])
-def test_strings_from_ranks_stay_text(page: Page, served: Served, fleet: Fleet, view: str) -> None:
+def test_strings_from_ranks_stay_text(
+    page: Page, served: Served, fleet: Fleet, view: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "MOVES_S", math.inf)  # what ranks say stays, also once there is a verdict
     # GIVEN a job whose every string is an attack
     fleet.name, fleet.command = f"n {HOSTILE}", f"c {HOSTILE}"
     fleet.texts = {1: {"waiting_for": f"w {HOSTILE}\u202e"}, 2: {"exception": f"e {HOSTILE}\x1b[31m"}}

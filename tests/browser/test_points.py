@@ -127,7 +127,7 @@ def test_the_culprits_branch_is_seen_at_once(hung: Page) -> None:
 
 def test_much_that_is_unavailable_does_not_fill_the_screen(open_file: Open) -> None:
     made = examples.uneven_steps()
-    lost = tuple(CaptureNote("node", ok=False, detail=f"node-{number} did not answer") for number in range(30))
+    lost = tuple(CaptureNote("file", ok=False, detail=f"dump {number} is cut off") for number in range(30))
     page = open_file(replace(made, capture=lost))
     row = page.locator(".row-lacks")
     expect(row.locator("li")).to_have_count(6)
@@ -202,8 +202,21 @@ def test_many_ranks_are_found_and_calm_nodes_collapse(page: Page, served: Served
     large.hang()
     try:
         page.locator(".verdict").wait_for()
-        expect(page.locator(".collapsed")).to_contain_text("15 nodes with 120 ranks")
+        expect(page.locator(".collapsed").first).to_contain_text("15 nodes with 120 ranks")
         expect(page.locator(".told")).to_contain_text("8 ranks on 1 node")
+        # AND the table of nodes has the one of the rank at fault, below the incident
+        rows = page.get_by_role("region", name="Nodes of the job").locator("tbody tr")
+        expect(rows).to_have_count(1)
+        incidents, nodes = (
+            page.get_by_role("heading", name=name, exact=True) for name in ("Incidents of this job", "Nodes")
+        )
+        expect(incidents).to_be_visible()
+        first, second = incidents.bounding_box(), nodes.bounding_box()
+        assert first is not None
+        assert second is not None
+        assert first["y"] < second["y"]
+        page.get_by_role("button", name="List all nodes").click()
+        expect(rows).to_have_count(16)
         page.get_by_role("button", name="Show all nodes").click()
         expect(page.locator(".told")).to_contain_text("128 ranks on 16 nodes")
         page.get_by_label("Go to rank").fill("999")

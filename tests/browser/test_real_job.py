@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 import hangwatch.gallery
+from hangwatch.catalogue import BY_ID
 from tests.browser.conftest import Watched, until
 from tests.ports import free_port
 
@@ -70,8 +71,21 @@ def test_a_real_hang_is_seen_without_a_reload(browser: Browser, dashboard: str, 
     expect(banner).to_contain_text(re.compile(r"uneven_steps\.py:\d+"))
     expect(banner).to_contain_text("DistributedSampler")
     assert page.evaluate("window.sameDocument") is True
+    # AND the cause leads to its explanation
+    banner.get_by_text("Ranks ran out of data at different batches").click()
+    expect(banner.get_by_text(BY_ID["uneven-steps"].explanation)).to_be_visible()
     # AND grid, collectives and stacks show it
     expect(page.locator("tr.at-fault")).to_contain_text("out of the loop")
+    # AND the ranks wait for the same calls in the table, in the drawing and in the proof
+    proof = banner.locator(".row-proof")
+    expect(proof).to_be_visible()
+    (number,) = set(re.findall(r"(?:all_reduce|barrier) (\d+) of", proof.inner_text()))
+    waits = (f"all_reduce {number} of group 0", f"barrier {number} of group 0")
+    for call in waits:
+        expect(page.locator(".situations")).to_contain_text(call)
+    drawn = page.locator("svg.drawing[role=img]")
+    expect(drawn).to_have_attribute("aria-label", re.compile(f"rank 0 waits for rank 1 in {waits[0]}"))
+    expect(drawn).to_have_attribute("aria-label", re.compile(f"rank 1 waits for rank 0 in {waits[1]}"))
     page.get_by_role("link", name="Collectives", exact=True).click()
     expect(page.locator(".calls .mismatch")).to_contain_text("barrier")
     page.get_by_role("link", name="Stacks", exact=True).click()
@@ -86,5 +100,9 @@ def test_a_real_hang_is_seen_without_a_reload(browser: Browser, dashboard: str, 
     alone = context.new_page()
     alone.goto(written.as_uri())
     expect(alone.get_by_role("region", name="Verdict")).to_contain_text("Rank 1 ran out of data")
+    alone.get_by_text("Ranks ran out of data at different batches").first.click()
+    expect(alone.get_by_text(BY_ID["uneven-steps"].explanation)).to_be_visible()
+    for call in waits:
+        expect(alone.locator(".situations")).to_contain_text(call)
     context.close()
     watch.check()

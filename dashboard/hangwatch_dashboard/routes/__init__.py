@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, cast
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
 
 from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.live import LiveJob
@@ -33,6 +36,32 @@ def service_of(request: Request) -> Service:
 def client_of(request: Request) -> str:
     """The address that a request comes from."""
     return request.client.host if request.client else "?"
+
+
+async def known_query(request: Request) -> None:
+    """Refuses parameters that an address does not know: a filter with a slip in its name would filter nothing.
+
+    Raises BodyError(422).
+    """
+    if not request.scope["query_string"]:
+        return
+    route: APIRoute = request.scope["route"]
+    known = set(_names(route.dependant))
+    unknown = sorted(set(request.query_params) - known)
+    if unknown:
+        there = f"it knows {', '.join(sorted(known))}" if known else "it knows none"
+        raise BodyError(422, f"{', '.join(unknown)[:100]}: no parameter of this address; {there}")
+
+
+def _names(dependant: Dependant) -> Iterator[str]:
+    yield from (parameter.alias for parameter in dependant.query_params)
+    for each in dependant.dependencies:
+        yield from _names(each)
+
+
+def api_router(path: str = "", *, tag: str) -> APIRouter:
+    """A router below /api/v1."""
+    return APIRouter(prefix=f"{API}{path}", tags=[tag], dependencies=[Depends(known_query)])
 
 
 TheService = Annotated[Service, Depends(service_of)]

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 
 from hangwatch_dashboard import documents, views
 from hangwatch_dashboard.answers import Capture, CaptureList
 from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.openapi import answers, file
-from hangwatch_dashboard.routes import API, JobKey, RecordId, TheJob, TheService
+from hangwatch_dashboard.routes import JobKey, RecordId, TheJob, TheService, api_router
 from hangwatch_dashboard.routes.downloads import download, speedscope
 from hangwatch_dashboard.store.rows import CaptureRow
 
-router = APIRouter(prefix=API, tags=["captures"])
+router = api_router(tag="captures")
 
 
 @router.get("/jobs/{job}/captures", responses=answers(CaptureList))

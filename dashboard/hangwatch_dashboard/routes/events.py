@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from pydantic import StringConstraints
 from starlette.responses import StreamingResponse
 
@@ -14,10 +14,10 @@ from hangwatch_dashboard import views
 from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.live import LiveJob
 from hangwatch_dashboard.openapi import file
-from hangwatch_dashboard.routes import API, KEY, TheService
+from hangwatch_dashboard.routes import KEY, TheService, api_router
 from hangwatch_dashboard.service import Service
 
-router = APIRouter(prefix=API, tags=["events"])
+router = api_router(tag="events")
 
 STALE_AFTER_S = 5
 MOST_JOBS = 16  # that one stream tells of in full: the tabs of a browser share a stream
@@ -28,7 +28,10 @@ Jobs = Annotated[tuple[Annotated[str, StringConstraints(pattern=f"^$|{KEY}")], .
 
 @router.get("/events", response_class=StreamingResponse, responses=file("text/event-stream"))
 async def events(request: Request, service: TheService, job: Jobs = ()) -> Response:
-    """Server-sent events: of all jobs in short, and of the named jobs in full. The id of an event is its job's key."""
+    """Server-sent events: of all jobs in short, and of the named jobs in full. The id of an event is its job's key.
+
+    A named job that there is not is told as `gone`: tabs share a stream, and one with an old address must not end it.
+    """
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     if request.scope.get(HEAD):
         return Response(media_type="text/event-stream", headers=headers)
@@ -36,14 +39,14 @@ async def events(request: Request, service: TheService, job: Jobs = ()) -> Respo
         raise BodyError(429, "too many open streams")
     wanted = {key for key in job if key}
     loaded = [found for key in sorted(wanted) if (found := await service.registry.load(key)) is not None]
-    if len(wanted) == 1 and not loaded:
-        raise BodyError(404, "there is no such job")
-    first = first_events(service, loaded)
+    first = first_events(service, loaded, sorted(wanted - {each.key for each in loaded}))
     stream = service.hub.stream({each.key for each in loaded}, first, lambda: {"server_time": service.clock()})
     return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
 
-def first_events(service: Service, wanted: list[LiveJob]) -> Iterator[tuple[str, Any, str]]:
+def first_events(
+    service: Service, wanted: list[LiveJob], unknown: Sequence[str] = ()
+) -> Iterator[tuple[str, Any, str]]:
     """The whole state, so that a reader that comes back needs no replay: event, data, key of the job or ""."""
     now = service.clock()
     hello = {"server_time": now, "version": __version__, "stale_after_s": STALE_AFTER_S}
@@ -55,3 +58,5 @@ def first_events(service: Service, wanted: list[LiveJob]) -> Iterator[tuple[str,
         yield "collectives", views.group_columns(job, now), job.key
         if job.capture is not None:
             yield "capture", views.capture_view(job.capture.row, job.capture), job.key
+    for key in unknown:
+        yield "gone", {"job": key}, key

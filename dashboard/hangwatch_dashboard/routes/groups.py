@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import Path, Query, Request
 from pydantic import TypeAdapter, ValidationError
 
 from hangwatch_dashboard import views
 from hangwatch_dashboard.answers import IncidentGroups, IncidentReview, ReviewState
 from hangwatch_dashboard.bodies import BodyError, read_body
 from hangwatch_dashboard.openapi import answers, body
-from hangwatch_dashboard.routes import API, Cause, Limit, Moment, Offset, Search, TheService
+from hangwatch_dashboard.routes import Cause, Limit, Moment, Offset, Search, TheService, api_router
 from hangwatch_dashboard.routes.incidents import IncidentStatus
 from hangwatch_dashboard.store.rows import Review, Wanted
 from hangwatch_dashboard.store.text import clean
 
-router = APIRouter(prefix=f"{API}/incident-groups", tags=["incidents"])
+router = api_router("/incident-groups", tag="incidents")
 
 LONGEST_NOTE = 2000
 STATES = "|".join(ReviewState)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse
 
@@ -14,11 +14,11 @@ from hangwatch_dashboard import documents, views
 from hangwatch_dashboard.answers import IncidentList, ListedIncident
 from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.openapi import answers, file
-from hangwatch_dashboard.routes import API, KEY, Cause, Limit, Moment, Offset, RecordId, Search, TheService
+from hangwatch_dashboard.routes import KEY, Cause, Limit, Moment, Offset, RecordId, Search, TheService, api_router
 from hangwatch_dashboard.routes.downloads import download, html, speedscope
 from hangwatch_dashboard.store.rows import IncidentRow, Wanted
 
-router = APIRouter(prefix=f"{API}/incidents", tags=["incidents"])
+router = api_router("/incidents", tag="incidents")
 
 GROUP = "^([0-9a-f]{16})?$"
 IncidentStatus = Annotated[str, Query(pattern="^(hung|lingering|failed|recovered)?$")]

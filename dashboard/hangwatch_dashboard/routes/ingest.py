@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from starlette.types import Receive, Scope, Send
 
 from hangwatch.model import NodeBatch, NodeIncident, NodeReply
@@ -16,11 +16,11 @@ from hangwatch_dashboard.answers import Taken, TakenIncident
 from hangwatch_dashboard.bodies import BodyError, Reader, read_body, read_raw
 from hangwatch_dashboard.guard import Gate, refusal
 from hangwatch_dashboard.openapi import answers
-from hangwatch_dashboard.routes import API, client_of, service_of
+from hangwatch_dashboard.routes import api_router, client_of, service_of
 from hangwatch_dashboard.service import Service
 from hangwatch_dashboard.store.writer import StoreBusyError
 
-router = APIRouter(prefix=f"{API}/ingest", tags=["ingest"])
+router = api_router("/ingest", tag="ingest")
 PATH = "/api/v1/ingest/batch"
 
 log = logging.getLogger(__name__)
@@ -124,6 +124,7 @@ class Direct:
             service.meters.count(str(error.status))
             raise
         except StoreBusyError as error:
+            service.meters.count("503")
             raise BodyError(503, str(error)) from None
         except Exception:
             log.exception("a batch could not be taken")

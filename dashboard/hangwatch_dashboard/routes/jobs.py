@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import Path, Query, Response
 
 from hangwatch.wire import members
 from hangwatch_dashboard import views
@@ -14,11 +14,11 @@ from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.checks import MOST_RANKS
 from hangwatch_dashboard.live import LiveJob
 from hangwatch_dashboard.openapi import answers
-from hangwatch_dashboard.routes import API, Cause, JobKey, Limit, Moment, Offset, Search, TheJob, TheService
+from hangwatch_dashboard.routes import Cause, JobKey, Limit, Moment, Offset, Search, TheJob, TheService, api_router
 from hangwatch_dashboard.store.rows import Wanted
 from hangwatch_dashboard.watch import MANY_RANKS
 
-router = APIRouter(prefix=f"{API}/jobs", tags=["jobs"])
+router = api_router("/jobs", tag="jobs")
 
 STATES = "^(starting|running|waiting|hung|lingering|failed|finished|silent)?$"
 MOST_RANKS_OF_HISTORY = 256
@@ -35,7 +35,7 @@ async def jobs(
     limit: Limit = 100,
     offset: Offset = 0,
 ) -> dict[str, Any]:
-    """All jobs, running and finished, last seen first."""
+    """All jobs, running and finished, last seen first. `hung` and `lingering` are also those that ended after it."""
     wanted = Wanted(state=state, cause=cause, text=search.replace("\0", ""), since=since, until=until)
     page = await service.store.ask(service.store.lists.runs, wanted, limit, offset)
     now = service.clock()

@@ -14,10 +14,10 @@ from hangwatch_dashboard.answers import About, Health, Session
 from hangwatch_dashboard.auth import COOKIE, SESSION_S, Role, new_session, role_of_token
 from hangwatch_dashboard.bodies import BodyError, read_body
 from hangwatch_dashboard.openapi import DOCS_STYLE, answers, body, docs_page
-from hangwatch_dashboard.routes import API, TheService, client_of
+from hangwatch_dashboard.routes import TheService, api_router, client_of
 from hangwatch_dashboard.schema import record_schemas
 
-router = APIRouter(prefix=API, tags=["system"])
+router = api_router(tag="system")
 root = APIRouter(tags=["system"])
 
 TOKEN = body({"type": "object", "required": ["token"], "properties": {"token": {"type": "string"}}})

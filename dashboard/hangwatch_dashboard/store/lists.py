@@ -19,6 +19,7 @@ from hangwatch_dashboard.store.tables import incidents, occurrences, reviews, ru
 from hangwatch_dashboard.store.text import clean, unpack
 
 OPEN, RESOLVED = "open", "resolved"
+STANDSTILLS = ("hung", "lingering")  # states that a job leaves as it ends, and its incident does not
 MOST_CAUSES = 200
 
 # What comes back is open again by itself.
@@ -88,7 +89,10 @@ class Lists:
 
 def _of_runs(wanted: Wanted) -> list[Any]:
     found: list[Any] = []
-    if wanted.state:
+    if wanted.state in STANDSTILLS:  # whoever looks for jobs that hung looks for those that were killed for it, too
+        stood = select(occurrences.c.run).where(occurrences.c.status == wanted.state)
+        found.append(sa.or_(runs.c.state == wanted.state, runs.c.key.in_(stood)))
+    elif wanted.state:
         found.append(runs.c.state == wanted.state)
     if wanted.cause:
         found.append(runs.c.key.in_(select(occurrences.c.run).where(occurrences.c.cause == wanted.cause)))

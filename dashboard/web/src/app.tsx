@@ -27,6 +27,7 @@ export function App() {
         <a class="brand" href="/">hangwatch</a>
         {streaming && !locked && <Line />}
         <span class="spring" />
+        <a class="api" href="/api/v1/docs" title="The dashboard's API, for programs">API</a>
         <ThemeButton />
         {session.value?.required && session.value.signed_in && <button type="button" class="link" onClick={() => void signOut()}>Sign out</button>}
       </header>
@@ -68,11 +69,15 @@ function Stale() {
     const ticking = setInterval(() => (now.value = Date.now() / 1000), 1000);
     return () => clearInterval(ticking);
   }, []);
-  const bad = (health.value === "stale" || health.value === "lost") && heardAt.value > 0;
   return (
-    <div role="status" class={bad ? "stale" : ""}>
-      {bad && `Nothing has been heard from the dashboard since ${timeOfDay(heardAt.value)} (${duration(Math.max(0, now.value - heardAt.value))}). What you see is from then; reconnecting by itself.`}
-      {!bad && health.value === "lost" && "The dashboard does not answer. Trying again by itself."}
+    <div role="status" class={says(now.value) && "stale"}>
+      {says(now.value)}
     </div>
   );
+}
+
+function says(now: number): string {
+  if (health.value !== "stale" && health.value !== "lost") return "";
+  if (heardAt.value === 0) return "The dashboard does not answer. Trying again by itself.";
+  return `Nothing has been heard from the dashboard since ${timeOfDay(heardAt.value)} (${duration(Math.max(0, now - heardAt.value))}). What you see is from then; reconnecting by itself.`;
 }

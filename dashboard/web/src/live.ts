@@ -5,7 +5,7 @@ import { ask, type Capture, type GroupColumns, type HealthOfJob, type History, t
 import { appended, emptyHistory } from "./model/tracks";
 import type { Incident, JobHealth } from "./records";
 import { address, write } from "./router";
-import { blamed, firstShown, historyScene, type Scene } from "./scene";
+import { blamed, firstShown, historyScene, isOver, type Scene } from "./scene";
 import { connect } from "./stream";
 import { clean, parseClean } from "./words";
 
@@ -47,7 +47,7 @@ export class LiveJob {
       collectives: (data) => (this.groups.value = parseClean<GroupColumns>(data)),
       capture: (data) => this.onCapture(parseClean<Capture>(data)),
       incident: (data) => this.onIncident(parseClean<{ change: string; incident: IncidentSummary }>(data)),
-      gone: (data) => (this.gone.value ||= (JSON.parse(data) as { job: string }).job === key),
+      gone: (data) => this.onGone((JSON.parse(data) as { job: string }).job),
     });
     void this.loadIncidents();
     void this.exists();
@@ -78,6 +78,10 @@ export class LiveJob {
     });
     const wanted = detail.open_incident ?? detail.incident?.id;
     if (wanted) void this.fetchIncident(wanted, detail.incident?.updated_at ?? 0);
+  }
+
+  private onGone(job: string): void {
+    if (job === this.key) (this.detail.value === null ? this.missing : this.gone).value = true;
   }
 
   private onRanks(data: string): void {
@@ -165,6 +169,7 @@ export class LiveJob {
     return {
       live: true,
       ended: computed(() => (this.detail.value?.closed_at ?? null) !== null),
+      over: computed(() => (this.detail.value?.closed_at ?? null) !== null || isOver(this.detail.value?.judgement?.status ?? null)),
       columns: this.columns,
       groups: this.groups,
       doc: this.doc,

@@ -18,6 +18,7 @@ export interface Node {
 export interface Scene {
   live: boolean;
   ended: ReadonlySignal<boolean>; // the job is over: nothing is on the move
+  over: ReadonlySignal<boolean>; // it is over, or has been judged not to go on: what was forecast is past
   columns: ReadonlySignal<RankColumns | null>;
   groups: ReadonlySignal<GroupColumns | null>;
   doc: ReadonlySignal<Incident | null>; // the newest evidence: stacks, calls, processes
@@ -46,6 +47,11 @@ export function blamed(verdict: Verdict | null): ReadonlySet<number> {
   return new Set((verdict?.culprits ?? []).flatMap((culprit) => (culprit.rank === null ? [] : [culprit.rank])));
 }
 
+/** Whether a job of this status goes on by nothing that is to come. */
+export function isOver(status: Status | null): boolean {
+  return status === "hung" || status === "failed" || status === "lingering";
+}
+
 /** What is said of the ranks that a verdict names: who is awaited still works, and has done no wrong. */
 export function role(scene: Scene): string {
   return scene.status.value === "waiting" ? "awaited" : "at fault";
@@ -72,6 +78,7 @@ export function frozen(incident: Incident, page: "incident" | "capture", id: str
   return {
     live: false,
     ended: signal(false), // it may have moved when the evidence was taken
+    over: signal(isOver(incident.status)),
     columns: signal(columns),
     groups: signal(groupsOf(incident)),
     doc: signal(incident),

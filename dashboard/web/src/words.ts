@@ -150,7 +150,30 @@ export function cause(sure: Certainty): string {
 
 /** What people call a cause: its title in the catalogue, its id where it has none. */
 export function title(id: string): string {
-  return TITLES[id] ?? id;
+  return Object.hasOwn(TITLES, id) ? TITLES[id]! : id;
+}
+
+/** "exit code 1", "signal 15": how a command ended; "" for a good end, and where it is not known. */
+export function ending(code: number | null): string {
+  if (!code) return "";
+  if (code < 0) return `signal ${-code}`;
+  return code > 128 && code < 193 ? `signal ${code - 128}` : `exit code ${code}`; // a shell's way to say a signal
+}
+
+const WAS: Record<Status, string> = { hung: "was hung", waiting: "waited", lingering: "lingered", failed: "failed", recovered: "recovered" };
+
+/** What was judged of a job that is over: "was hung, then ended (signal 15)". */
+export function endedAs(status: Status, how: string): string {
+  const end = how ? ` (${how})` : "";
+  return status === "failed" ? `${WAS.failed}${end}` : `${WAS[status]}, then ended${end}`;
+}
+
+const FORECASTS = new Set(["uneven-forecast", "plans-differ"]);
+
+/** A forecast's sentence once the job hangs, or is over: what was to come is no news any more. Null for other warnings. */
+export function pastForecast(warning: { kind: string; summary: string }): string | null {
+  if (!FORECASTS.has(warning.kind)) return null;
+  return warning.summary.replace(/\bwill hang\b(.*?), unless .*$/s, "will hang$1").replace(/\bwill hang\b/g, "was going to hang");
 }
 
 /** The title of `verdict.argument`, by how sure it is that the job is dead. */

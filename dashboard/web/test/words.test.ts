@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { argumentTitle, cause, clean, command, culprit, duration, fromRanges, parseClean, place, ranges, ranks, runs, saidMoment, shortTime, size, tickTime } from "../src/words";
+import { argumentTitle, cause, clean, command, culprit, duration, endedAs, ending, fromRanges, parseClean, pastForecast, place, ranges, ranks, runs, saidMoment, shortTime, size, tickTime } from "../src/words";
 import { frame } from "./make";
 
 describe("numbers in words", () => {
@@ -22,6 +22,22 @@ describe("commands", () => {
   it("leaves out the folder of the program alone", () => {
     expect(command("/opt/venv/bin/python -m torch.distributed.run /home/mia/train.py")).toBe("python -m torch.distributed.run /home/mia/train.py");
     expect(["torchrun train.py --data /data/birds", "python", "", "/usr/bin/python"].map(command)).toEqual(["torchrun train.py --data /data/birds", "python", "", "python"]);
+  });
+});
+
+describe("jobs that are over", () => {
+  it("tells how a command ended, and a signal as one, whoever passed it on", () => {
+    expect([null, 0, 1, -15, 143, 255].map(ending)).toEqual(["", "", "exit code 1", "signal 15", "signal 15", "exit code 255"]);
+  });
+  it("speaks of the verdict in the past", () => {
+    expect(endedAs("hung", "signal 15")).toBe("was hung, then ended (signal 15)");
+    expect(endedAs("lingering", "")).toBe("lingered, then ended");
+    expect(endedAs("failed", "exit code 1")).toBe("failed (exit code 1)");
+  });
+  it("tells a forecast as one", () => {
+    const said = "The loader of rank 1 has 150 batches, that of rank 0 151: the job will hang at epoch 0, batch 150 (step 150), unless the loop ends before or the ranks agree on its end";
+    expect(pastForecast({ kind: "uneven-forecast", summary: said })).toBe("The loader of rank 1 has 150 batches, that of rank 0 151: the job was going to hang at epoch 0, batch 150 (step 150)");
+    expect(pastForecast({ kind: "straggler", summary: "rank 2 will hang" })).toBeNull();
   });
 });
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -60,6 +61,34 @@ def test_the_api_describes_itself_as_a_page(dashboard: Dashboard) -> None:
     assert "unsafe" not in page.headers["content-security-policy"]
     for text in ("GET /api/v1/jobs/{job}", "JobSummary", "409: ", "a token is needed"):
         assert text in page.text
+    # AND each operation and schema that it links to stands on it
+    links = re.findall(r'href="#([^"]+)"', page.text)
+    assert {"get-api-v1-jobs-job", "delete-api-v1-jobs-job", "schemas", "JobList"} <= set(links)
+    assert set(links) <= set(re.findall(r' id="([^"]+)"', page.text))
+
+
+@pytest.mark.parametrize("path", ["/jobs?stat=hung", "/jobs?state=hung&limits=5", "/incidents?from=1", "/about?x"])
+def test_a_parameter_that_there_is_not_is_refused(dashboard: Dashboard, path: str) -> None:
+    """A filter with a slip in its name would answer with everything."""
+    answer = dashboard.client.get(f"/api/v1{path}")
+    assert answer.status_code == 422
+    wrong = {"/jobs?state=hung&limits=5": "limits", "/about?x": "x"}.get(path, path.partition("?")[2].partition("=")[0])
+    assert answer.json()["error"].startswith(f"{wrong}: no parameter of this address; it knows ")
+    if "jobs" in path:
+        assert "cause, limit, offset, search, since, state, until" in answer.json()["error"]
+
+
+def test_parameters_that_there_are_go_on_working(dashboard: Dashboard) -> None:
+    dashboard.send(FakeNode())
+    key = dashboard.job["key"]
+    for path in (
+        "/jobs?search=&state=running&cause=&since=1&limit=1&offset=0",
+        f"/jobs/{key}/history?seconds=9&ranks=0-1",
+        "/incidents?job=&status=&cause=&group=&search=&since=1&until=2&limit=50&offset=0",
+        "/incident-groups?review=&status=&cause=&search=&since=1&until=2&limit=50&offset=0",
+    ):
+        dashboard.get(path)
+    assert dashboard.client.get("/healthz?probe=1").status_code == 200, "a load balancer may add what it likes"
 
 
 @pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain", ""])

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.model import Phase
+from hangwatch.model import GroupBeat, Phase
+from hangwatch_dashboard import views
 from hangwatch_dashboard.config import Config
+from tests.examples import uneven_steps_judgement
 from tests.nodes import JSON, Dashboard, FakeNode, body
 
 DOCS = Path(__file__).parents[3] / "docs" / "api.md"
@@ -39,6 +41,35 @@ def test_batches_of_two_nodes_are_one_job(dashboard: Dashboard) -> None:
 def test_ranks_that_never_came_are_absent(dashboard: Dashboard) -> None:
     dashboard.send(FakeNode(ranks=(0, 3), world_size=8))
     assert dashboard.get(f"/jobs/{dashboard.job['key']}/ranks")["absent"] == "1-2,4-7"
+
+
+def test_what_ranks_wait_for_is_one_call_until_and_after_the_verdict(dashboard: Dashboard) -> None:
+    # GIVEN a node that knows the last call of a rank only, which has issued two that are not complete
+    late = {"heads": (GroupBeat(FakeNode().group.id, 502, 500),), "waiting_for": "collective 502 of group 0"}
+    inside = {"heads": late["heads"], "waiting_for": "barrier 501 of group 0"}
+    node = FakeNode(ranks=(0, 1, 2, 3), still_s=5.0, changes={0: late, 3: inside})
+    dashboard.send(node)
+    job = dashboard.job["key"]
+    # THEN the rank waits for one of both
+    waits = dashboard.get(f"/jobs/{job}/ranks")["waiting_for"]
+    assert waits == {"0": "one of the collectives 501-502 of group 0", "3": "barrier 501 of group 0"}
+    # AND once there is a verdict, for the one that the verdict names
+    live = dashboard.service.registry.jobs[job]
+
+    def judged() -> dict[str, str]:
+        """At one moment of the service's loop: between two, its watch may clear a verdict that has no incident."""
+        live.judgement = uneven_steps_judgement()
+        found: dict[str, str] = views.rank_columns(live, dashboard.service.clock())["waiting_for"]
+        return found
+
+    assert dashboard.client.portal is not None
+    waits = dashboard.client.portal.call(judged)
+    assert waits["0"] == waits["2"] == "rank 3, in all_reduce 501 of group 0 (train.py:71)"
+    assert waits["3"] == "ranks 0-2, in barrier 501 of group 0 (train.py:88)"
+    # AND a rank that moves again waits for what its node says
+    node.still_s = 0.0
+    dashboard.send(node)
+    assert dashboard.client.portal.call(judged)["3"] == "barrier 501 of group 0"
 
 
 def test_one_rank_and_its_groups(dashboard: Dashboard) -> None:

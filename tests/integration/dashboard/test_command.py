@@ -15,7 +15,7 @@ from hangwatch_dashboard.config import Config, default_database
 
 @pytest.fixture(autouse=True)
 def _no_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("INGEST_TOKEN", "READ_TOKEN", "ADMIN_TOKEN", "NOTIFY", "DATABASE", "STATIC"):
+    for name in ("INGEST_TOKEN", "READ_TOKEN", "ADMIN_TOKEN", "NOTIFY", "DATABASE", "STATIC", "TRUSTED_PROXY"):
         monkeypatch.delenv(f"HANGWATCH_{name}", raising=False)
 
 

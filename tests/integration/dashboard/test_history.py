@@ -61,6 +61,27 @@ def test_incidents_of_one_cause_and_line_are_one_group(dashboard: Dashboard) -> 
     assert (of_one["total"], [each["id"] for each in of_one["incidents"]]) == (3, ["i-2", "i-1", "i-0"])
 
 
+def test_jobs_that_hung_are_found_by_that_after_their_end(dashboard: Dashboard) -> None:
+    # GIVEN a job that hung and was killed, one whose hang ended by itself, and one that failed without one
+    for number, status in enumerate((Status.HUNG, Status.RECOVERED)):
+        seen(dashboard, number, status=status)
+    ends = [
+        FakeNode(f"node-{number}", (0, 1, 2, 3), job=f"job-{number}", job_name=f"vision-{number}")
+        for number in range(3)
+    ]
+    dashboard.send(ends[2])
+    for node in ends:
+        node.sequence, node.closing, node.exit_code = 5, True, 1
+        dashboard.send(node)
+    dashboard.until(lambda: dashboard.get("/jobs?state=failed")["total"] == 3)
+    # THEN only the first is among the jobs that hung, with the state that it has now
+    found = dashboard.get("/jobs?state=hung")
+    assert [(job["name"], job["state"], job["incident"]["status"]) for job in found["jobs"]] == [
+        ("vision-0", "failed", "hung")
+    ]
+    assert dashboard.get("/jobs?state=lingering")["total"] == 0
+
+
 def test_a_person_acknowledges_and_resolves_and_what_comes_back_is_open(dashboard: Dashboard) -> None:
     seen(dashboard, 0, opened_at=time.time())
     (group,) = groups(dashboard)

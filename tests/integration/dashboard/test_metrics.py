@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from hangwatch_dashboard.metrics import Meters
 from tests import needs
 from tests.examples import uneven_steps
-from tests.nodes import Dashboard, FakeNode
+from tests.nodes import JSON, Dashboard, FakeNode
 
 DOCKER = Path(__file__).parents[3] / "docker"
 OWN_LABELS = {"job", "instance"}  # what Prometheus puts there by itself
@@ -54,6 +54,24 @@ def test_what_is_counted(dashboard: Dashboard) -> None:
     assert outcomes == {"sent", "failed", "given_up"}
     assert found["process_resident_memory_bytes"].samples[0].value > 1e6
     assert found["hangwatch_job_stalled"].samples[0].labels == {"run": dashboard.job["key"]}
+
+
+def test_requests_of_nodes_are_counted_by_outcome(dashboard: Dashboard) -> None:
+    # GIVEN two nodes of a job, and one of another
+    first, second, other = FakeNode(), FakeNode("node-b", (2, 3)), FakeNode(job="other-job")
+    for node in (first, second, other):
+        dashboard.send(node)
+    # WHEN one sends an incident, one a batch that is no batch, and one is not known
+    dashboard.post("incident", first.incident(uneven_steps()))
+    assert dashboard.client.post("/api/v1/ingest/batch", content=b"{}", headers=JSON).status_code == 422
+    stranger = FakeNode("node-c", (4, 5), hello=False)
+    assert dashboard.send(stranger)["accepted"] == -1
+    # THEN each of them is counted, and so is each job
+    samples = families(dashboard.client.get("/metrics").text)
+    outcomes = {each.labels["outcome"]: each.value for each in samples["hangwatch_ingest"].samples}
+    assert outcomes == {"accepted": 4, "hello": 1, "422": 1, "413": 0, "429": 0, "503": 0}
+    (opened,) = samples["hangwatch_jobs_opened"].samples
+    assert opened.value == 2
 
 
 def test_meters_do_not_share_anything() -> None:

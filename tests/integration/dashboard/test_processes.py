@@ -189,6 +189,15 @@ def test_one_of_two_dashboards_is_killed_and_the_other_judges(
     assert judgement["status"] == "hung"
 
 
+def test_a_stream_tells_of_jobs_that_there_are_not(closing: ExitStack, database: str) -> None:
+    """Tabs share a stream: an address of no job among them must not end it for the others."""
+    process = start(closing, database)
+    for query in ("job=none", "job=none&job=neither"):
+        stream = closing.enter_context(urllib.request.urlopen(f"{process.address}/api/v1/events?{query}", timeout=60))
+        assert event(stream, "hello")["stale_after_s"] == 5
+        assert event(stream, "gone")["job"] in ("none", "neither")
+
+
 def test_a_dashboard_ends_at_once_with_streams_open(closing: ExitStack, database: str, tmp_path: Path) -> None:
     """It ends its streams, and does not wait until uvicorn has lost patience with them."""
     log = closing.enter_context((tmp_path / "log").open("w+"))

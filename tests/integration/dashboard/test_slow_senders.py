@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from hangwatch_dashboard import bodies, protocol
 from hangwatch_dashboard.app import create_app
 from hangwatch_dashboard.config import Config
 from hangwatch_dashboard.protocol import Protocol
+from hangwatch_dashboard.serve import settings_of
 from tests.examples import uneven_steps
 from tests.integration.dashboard.processes import until
 from tests.nodes import JSON, FakeNode, body
@@ -24,10 +25,10 @@ from tests.nodes import JSON, FakeNode, body
 SLOW_S = 60.0  # longer than a test waits for anything else
 
 
-@pytest.fixture
-def port(tmp_path: Path) -> Iterator[int]:
-    app = create_app(Config(database=str(tmp_path / "d.db"), static=tmp_path))
-    server = uvicorn.Server(uvicorn.Config(app, http=Protocol, log_config=None, access_log=False))
+@contextmanager
+def serving(config: Config) -> Iterator[int]:
+    """A dashboard that is served as `hangwatch dashboard` serves it. Yields its port."""
+    server = uvicorn.Server(settings_of(create_app(config), config))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
@@ -37,12 +38,18 @@ def port(tmp_path: Path) -> Iterator[int]:
         thread.join(60)
 
 
-def half_a_capture(port: int, client: str) -> socket.socket:
-    """A connection that has sent a capture's headers and the first bytes of its body."""
+@pytest.fixture
+def port(tmp_path: Path) -> Iterator[int]:
+    with serving(Config(database=str(tmp_path / "d.db"), static=tmp_path)) as found:
+        yield found
+
+
+def half_a_capture(port: int, client: str, more: str = "") -> socket.socket:
+    """A connection that has sent a capture's headers, `more` of them, and the first bytes of its body."""
     connection = socket.create_connection(("127.0.0.1", port), source_address=(client, 0))
     connection.sendall(
         b"POST /api/v1/ingest/capture HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
-        b"content-length: 100000\r\n\r\n{"
+        b"content-length: 100000\r\n" + more.encode() + b"\r\n{"
     )
     return connection
 
@@ -72,6 +79,17 @@ def test_half_sent_captures_of_one_client_block_no_other(port: int, monkeypatch:
     with ExitStack() as open_ones:
         for _ in range(12):
             open_ones.enter_context(half_a_capture(port, "127.0.0.2"))
+        time.sleep(0.5)
+        assert send_incident(port, "127.0.0.3") == 200
+
+
+def test_a_client_that_names_other_addresses_has_one_share(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "BODY_S", SLOW_S)
+    monkeypatch.setattr(bodies, "PAUSE_S", SLOW_S)
+    with ExitStack() as open_ones:
+        for number in range(12):
+            # uvicorn believes 127.0.0.1 unless it is told not to
+            open_ones.enter_context(half_a_capture(port, "127.0.0.1", f"x-forwarded-for: 10.0.0.{number}\r\n"))
         time.sleep(0.5)
         assert send_incident(port, "127.0.0.3") == 200
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
@@ -118,6 +119,8 @@ def test_a_large_job_has_as_many_lines_as_a_small_one() -> None:
     text = Meters().page([trained({0: 0.05, 1: 0.05, 2: 0.2, 3: 0.2})], 0, NOW + 60)
     assert 'hangwatch_job_stragglers{run="resnet-1"} 2.0' in text
     assert 'hangwatch_job_step_part_seconds{part="forward",quantile="1",run="resnet-1"} 0.2' in text
+    parts = set(re.findall(r'hangwatch_job_step_part_seconds{part="(\w+)"', text))
+    assert parts == {"data", "forward", "rest"}, "the rest is no waiting alone: the page calls it that, too"
     lines = [line for line in text.splitlines() if line.startswith(("hangwatch_job_step_part", "hangwatch_job_strag"))]
     assert len(lines) == 3 * 4 + 2
     assert not any("rank=" in line for line in lines)

@@ -3,14 +3,16 @@
 import type { ComponentChildren } from "preact";
 import { useSignal } from "@preact/signals";
 import { mainStack, isUser } from "../model/frames";
+import { lacks } from "../model/lacks";
 import { markdown } from "../model/markdown";
 import { Copy } from "../parts/copy";
 import { StateIcon } from "../parts/icon";
 import { Clamped, Prose, Site } from "../parts/bits";
 import type { Alternative, Certainty, Culprit, Frame, Incident, Job, Status, Verdict } from "../records";
 import { role, type Scene } from "../scene";
-import { argumentTitle, cause, culprit as sayCulprit, kindOf, NO_VERDICT, ranges, ranks, title } from "../words";
+import { argumentTitle, cause, culprit as sayCulprit, endedAs, kindOf, NO_VERDICT, ranges, ranks, title } from "../words";
 import { Quoted } from "./excerpt";
+import { Explained } from "./explained";
 
 interface Props {
   scene: Scene;
@@ -19,6 +21,7 @@ interface Props {
   after: ComponentChildren; // "3.1 s after the last step"
   when: ComponentChildren;
   brief: boolean;
+  ended?: string | null; // of a job that is over: how it ended, "" where that is not known
   copied?: { job: Pick<Job, "name" | "id">; link: string }; // what stands around the verdict where it is pasted
 }
 
@@ -34,14 +37,14 @@ const SURE: Record<Certainty, string> = {
   undetermined: "the evidence fits no single cause, so no rank is blamed",
 };
 
-export function Banner({ scene, status, verdict, after, when, brief, copied }: Props) {
+export function Banner({ scene, status, verdict, after, when, brief, ended = null, copied }: Props) {
   return (
-    <section class={`verdict ${status} ${brief ? "brief" : ""}`} aria-label="Verdict">
+    <section class={`verdict ${status} ${brief ? "brief" : ""} ${ended === null ? "" : "past"}`} aria-label="Verdict">
       <Who verdict={verdict} scene={scene} />
       <div class="says">
         <p class="kicker">
           <span class="status">
-            <StateIcon state={status} /> {status}
+            <StateIcon state={status} /> {ended === null ? status : endedAs(status, ended)}
           </span>
           {verdict.hang && <span class="certainty" title={argumentTitle(verdict.hang)}>{verdict.hang}</span>}
           <span class="after">{after}</span>
@@ -52,7 +55,7 @@ export function Banner({ scene, status, verdict, after, when, brief, copied }: P
         {!brief && verdict.details.slice(0, 3).map((sentence) => <p class="detail" key={sentence}>{sentence}</p>)}
         {!brief && copied && (
           <p class="tools">
-            <Copy text={markdown(verdict, `${[status.toUpperCase(), verdict.hang].filter(Boolean).join(", ")}${say(after)}; ${cause(verdict.certainty)}`, copied.job, copied.link, scene.doc.value?.check_next)} what="the verdict as Markdown" says="Copy as Markdown" />
+            <Copy text={markdown(verdict, `${[ended === null ? status.toUpperCase() : endedAs(status, ended), verdict.hang].filter(Boolean).join(", ")}${say(after)}; ${cause(verdict.certainty)}`, copied.job, copied.link, scene.doc.value?.check_next)} what="the verdict as Markdown" says="Copy as Markdown" />
             {copied.link && <Copy text={copied.link} what="the address of this verdict" says="Copy link" />}
           </p>
         )}
@@ -92,7 +95,7 @@ function Who({ verdict, scene }: { verdict: Verdict; scene: Scene }) {
 
 function Rows({ verdict, scene }: { verdict: Verdict; scene: Scene }) {
   const doc = scene.doc.value;
-  const lost = doc ? lacks(doc) : [];
+  const lost = doc ? lacks(doc.capture) : [];
   const checks = doc?.check_next ?? []; // reports of older versions have none
   const who = verdict.culprits.length > 0 && (
     <Row label="Who" kind="who">
@@ -108,10 +111,8 @@ function Rows({ verdict, scene }: { verdict: Verdict; scene: Scene }) {
         </Row>
       )}
       <Row label="Cause" kind="why">
-        <p class="sure">
-          <Cause verdict={verdict} />
-          <strong>{cause(verdict.certainty)}</strong>: {SURE[verdict.certainty]}
-        </p>
+        <Explained id={verdict.cause} docs={verdict.docs} fix={verdict.fix} />
+        <p class="sure"><strong>{cause(verdict.certainty)}</strong>: {SURE[verdict.certainty]}</p>
       </Row>
       {verdict.evidence.length > 0 && (
         <Row label="Evidence" kind="seen">
@@ -147,19 +148,6 @@ function Rows({ verdict, scene }: { verdict: Verdict; scene: Scene }) {
       <dl class="rows">{who ? <>{who}{rest}</> : reasons}</dl>
       <dl class="rows aside">{who ? reasons : rest}</dl>
     </div>
-  );
-}
-
-/** The cause's title, and its id for those who search for it. */
-function Cause({ verdict }: { verdict: Verdict }) {
-  const name = title(verdict.cause);
-  const link = /^https:\/\//.test(verdict.docs);
-  return (
-    <>
-      {link ? <a href={verdict.docs} rel="noreferrer noopener" target="_blank">{name}</a> : name}{" "}
-      {name !== verdict.cause && <code class="quiet">{verdict.cause}</code>}
-      <br />
-    </>
   );
 }
 
@@ -255,17 +243,4 @@ function Alternatives({ others }: { others: Alternative[] }) {
       ))}
     </ul>
   );
-}
-
-function lacks(doc: Incident): string[] {
-  const lost = new Map<string, number[]>();
-  for (const note of doc.capture) {
-    if (note.ok) continue;
-    const key = `${note.source}\u0000${note.detail}`;
-    lost.set(key, [...(lost.get(key) ?? []), ...(note.rank === null ? [] : [note.rank])]);
-  }
-  return [...lost.entries()].map(([key, whose]) => {
-    const [source, detail] = key.split("\u0000");
-    return `${source}${whose.length ? ` of ${ranks(whose)}` : ""}${detail ? ` (${detail})` : ""}`;
-  });
 }

@@ -1,6 +1,7 @@
 // What was tried to learn, what could not be had, and the processes that are no rank.
 
 import { Nothing, Part, Table, When } from "../parts/bits";
+import { oneOfNodes } from "../model/lacks";
 import type { CaptureNote, Incident } from "../records";
 import type { Scene } from "../scene";
 import { ranks, shortTime } from "../words";
@@ -20,7 +21,7 @@ export function EvidenceView({ scene }: { scene: Scene }) {
               <th scope="col">Available</th>
               <th scope="col">Detail</th>
               <th scope="col">Ranks</th>
-              <th scope="col" class="number">Took</th>
+              <th scope="col" class="number">Capture time</th>
             </tr>
           </thead>
           <tbody>
@@ -90,7 +91,7 @@ interface Line extends Pick<CaptureNote, "source" | "ok" | "detail" | "took_s"> 
 /** Notes that say the same of several ranks are one line. */
 function merged(notes: CaptureNote[]): Line[] {
   const found = new Map<string, Line>();
-  for (const note of notes) {
+  for (const note of oneOfNodes(notes)) {
     const key = `${note.source}\u0000${note.ok}\u0000${note.detail}`;
     const line = found.get(key) ?? { source: note.source, ok: note.ok, detail: note.detail, took_s: 0, ranks: [] };
     line.took_s = Math.max(line.took_s, note.took_s);

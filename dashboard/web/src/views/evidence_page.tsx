@@ -48,10 +48,11 @@ export function Views({ scene, view }: { scene: Scene; view: View }) {
   );
 }
 
-export function Body({ scene, view, rank, job }: { scene: Scene; view: View; rank: number | null; job: string | null }) {
+/** `incidents` stand in the overview, before the nodes, of which there may be many. */
+export function Body({ scene, view, rank, job, incidents }: { scene: Scene; view: View; rank: number | null; job: string | null; incidents?: ComponentChildren }) {
   switch (view) {
     case "ranks":
-      return rank === null ? <Overview scene={scene} /> : <RankView scene={scene} rank={rank} job={job} />;
+      return rank === null ? <Overview scene={scene} incidents={incidents} /> : <RankView scene={scene} rank={rank} job={job} />;
     case "diff":
       return <DiffView scene={scene} />;
     case "collectives":
@@ -71,7 +72,7 @@ export function Body({ scene, view, rank, job }: { scene: Scene; view: View; ran
     case "evidence":
       return <EvidenceView scene={scene} />;
     default:
-      return <Overview scene={scene} />;
+      return <Overview scene={scene} incidents={incidents} />;
   }
 }
 

@@ -140,7 +140,7 @@ function alike<T>(a: readonly T[], b: readonly T[]): boolean {
 
 function hint(layout: GridLayout | null, columns: RankColumns): string {
   const nodes = layout?.blocks.length ?? 0;
-  return `${plural(columns.rank.length, "rank")} on ${plural(nodes, "node")}. Point at a cell, or choose one to see its stacks.`;
+  return `${plural(columns.rank.length, "rank")} on ${plural(nodes, "node")}. Hover over a cell for details; click it for the stacks of the rank.`;
 }
 
 function Told({ columns, index, named }: { columns: RankColumns; index: number; named: string }) {
@@ -215,7 +215,7 @@ export function Situations({ scene }: { scene: Scene }) {
           <th scope="col">Ranks</th>
           <th scope="col">Where</th>
           <th scope="col" class="number">Step</th>
-          <th scope="col">Waits for, or says</th>
+          <th scope="col">Waiting for, or exception</th>
           <th scope="col" class="number">Still for</th>
         </tr>
       </thead>

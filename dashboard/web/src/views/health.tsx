@@ -21,14 +21,14 @@ export function HealthView({ scene }: { scene: Scene }) {
   return (
     <>
       <Findings scene={scene} health={health} />
-      {health === null || health.at.length === 0 ? <NotYet live={scene.live} /> : <Paces scene={scene} health={health} />}
+      {health === null || health.at.length === 0 ? <NotYet live={scene.live && !scene.ended.value} /> : <Paces scene={scene} health={health} />}
       <GpuMemory scene={scene} memory={health?.memory ?? []} />
     </>
   );
 }
 
 function NotYet({ live }: { live: boolean }) {
-  return <Nothing>{live ? "No pace yet: it is known after ten steps of every rank and five seconds more." : "This report has no pace: the job had made too few steps, or another version wrote it."}</Nothing>;
+  return <Nothing>{live ? "No pace yet: it is known after ten steps of every rank and five seconds more." : "There is no pace: the job had made too few steps, or it is no longer in memory, or another version wrote this."}</Nothing>;
 }
 
 function Paces({ scene, health }: { scene: Scene; health: JobHealth }) {
@@ -64,7 +64,10 @@ function Findings({ scene, health }: { scene: Scene; health: JobHealth | null })
   const stragglers = health?.stragglers ?? [];
   const extra = told.filter((warning) => warning.kind !== "straggler" || stragglers.length === 0);
   if (!stragglers.length && !extra.length) {
-    return health?.at.length ? <p class="calm">No rank is clearly slower than the others, and {share(health)} of the time is spent waiting for data.</p> : null;
+    if (!health?.at.length) return null;
+    return scene.over.value
+      ? <p class="remark">Before it stood still, no rank was clearly slower than the others, and {share(health)} of the time was spent waiting for data.</p>
+      : <p class="calm">No rank is clearly slower than the others, and {share(health)} of the time is spent waiting for data.</p>;
   }
   const advice = told.find((warning) => warning.kind === "straggler")?.fix;
   return (

@@ -10,6 +10,8 @@ import { Choice, ListPage, Pages, Search, SINCE, useList } from "./lists";
 
 const STATES = ["starting", "running", "waiting", "hung", "lingering", "failed", "finished", "silent"];
 
+const PAST = new Set(["hung", "lingering"]); // what the dashboard finds also of jobs that have ended since
+
 export function HistoryPage() {
   useEffect(() => {
     document.title = "History · hangwatch";
@@ -19,7 +21,7 @@ export function HistoryPage() {
   const causes = useList<{ causes: CauseCount[] }>("/incident-groups", [], null).found?.causes ?? [];
   const filters = (
     <>
-      <Choice name="state" label="State" options={[["", "any"], ...STATES.map((state): [string, string] => [state, state])]} />
+      <Choice name="state" label="State" options={[["", "any"], ...STATES.map((state): [string, string] => [state, PAST.has(state) ? `${state}, or was` : state])]} />
       <Choice name="cause" label="Incident" options={[["", "any or none"], ...causes.map(({ cause }): [string, string] => [cause, title(cause)])]} />
       <Choice name="since" label="Seen in" options={SINCE} />
       <Search label="Search jobs" hint="Search by name, id or command" />

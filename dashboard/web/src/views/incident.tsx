@@ -4,6 +4,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { API, ask, type ApiError, type Capture, type ListedIncident } from "../api";
 import { Name, When } from "../parts/bits";
+import { summary } from "../model/summary";
 import { setMood } from "../parts/paint";
 import { Download } from "../parts/download";
 import type { Incident } from "../records";
@@ -92,6 +93,7 @@ export function IncidentPage({ incident, page, id, view, rank, job, known = null
           ) : (
             <span class="quiet">the .json file beside this one holds everything</span>
           )}
+          <Download name={`incident-${incident.id}-summary.json`} text={() => JSON.stringify(summary(incident), null, 1)} title="without stacks, calls and processes: for an issue or a chat">Summary</Download>
         </div>
       </header>
       {quietCapture(incident, page) ? (

@@ -8,8 +8,9 @@ import { setMood } from "../parts/paint";
 import { StateIcon } from "../parts/icon";
 import type { Judgement } from "../records";
 import { write, type Place } from "../router";
-import { briefMoment, cause, command, duration, plural, ranks as sayRanks, timeOfDay, title } from "../words";
+import { briefMoment, cause, command, duration, endedAs, ending, plural, ranks as sayRanks, timeOfDay, title } from "../words";
 import { Banner } from "./banner";
+import { Was } from "./was";
 import { Body, Lost, Views } from "./evidence_page";
 
 const MOVES_S = 2; // a batch may come late
@@ -36,16 +37,21 @@ export function JobPage({ id, view, rank }: Place) {
           status={detail.judgement.status}
           verdict={detail.judgement.verdict}
           after={stillness(live, detail)}
+          ended={detail.closed_at === null ? null : howItEnded(detail)}
           copied={{ job: detail, link: location.origin + location.pathname }}
           when={detail.judged_at ? <>judged <When at={detail.judged_at} short /></> : null}
           brief={view !== "overview" || calm(detail.judgement)}
         />
       )}
       <Views scene={live.scene} view={view} />
-      {detail === null ? <p class="nothing">Connecting …</p> : <Body scene={live.scene} view={view} rank={rank} job={id} />}
-      {view === "overview" && <Past live={live} />}
+      {detail === null ? <p class="nothing">Connecting …</p> : <Body scene={live.scene} view={view} rank={rank} job={id} incidents={<Past live={live} />} />}
     </main>
   );
+}
+
+/** By the first node that did not end well; the launcher's code stands for those of its ranks. */
+function howItEnded(detail: JobDetail): string {
+  return ending(detail.node_list.find((node) => node.exit_code)?.exit_code ?? null);
 }
 
 /** Some ranks wait, and none is named: worth a line, not the whole screen. */
@@ -95,7 +101,7 @@ function Announcement({ detail }: { detail: JobDetail | null }) {
   const verdict = detail?.judgement?.verdict;
   return (
     <div class="offscreen" role="status">
-      {detail && (verdict ? `${[detail.judgement!.status, verdict.hang, cause(verdict.certainty)].filter(Boolean).join(", ")}. ${verdict.summary}` : `Job is ${detail.state}.`)}
+      {detail && (verdict ? `${[detail.closed_at === null ? detail.judgement!.status : endedAs(detail.judgement!.status, howItEnded(detail)), verdict.hang, cause(verdict.certainty)].filter(Boolean).join(", ")}. ${verdict.summary}` : `Job is ${detail.state}.`)}
     </div>
   );
 }
@@ -110,6 +116,7 @@ function Title({ live, detail, id }: { live: LiveJob; detail: JobDetail | null; 
             <StateIcon state={detail.state} /> {detail.state}
           </span>
         )}
+        {detail && <Was job={detail} />}
       </h1>
       {detail && (
         <ul class="facts-line">

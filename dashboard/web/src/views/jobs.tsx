@@ -13,6 +13,7 @@ import { connect } from "../stream";
 import { command, parseClean, plural, title } from "../words";
 import { JobsStore } from "../jobs";
 import { ListPage } from "./lists";
+import { Was } from "./was";
 
 const MOST = 200;
 
@@ -101,7 +102,10 @@ function JobRow({ job }: { job: JobSummary }) {
       <td>
         <span class={`state ${job.state}`}><StateIcon state={job.state} /> {job.state}</span>
         {job.state_text.startsWith(`${job.state}: `) && <span class="sentence-line" title={job.state_text.slice(job.state.length + 2)}>{job.state_text.slice(job.state.length + 2)}</span>}
-        {job.warnings > 0 && <span class="tag first">{plural(job.warnings, "warning")}</span>}
+        <span class="tags">
+          <Was job={job} />
+          {job.warnings > 0 && <span class="tag">{plural(job.warnings, "warning")}</span>}
+        </span>
       </td>
       <td class="number">{(job.world_size ?? job.ranks).toLocaleString("en")}</td>
       <td class="number">{job.nodes.toLocaleString("en")}{job.nodes_silent > 0 && <span class="tag">{job.nodes_silent} silent</span>}</td>

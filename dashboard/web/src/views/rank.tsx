@@ -40,7 +40,7 @@ export function RankView({ scene, rank, job }: { scene: Scene; rank: number; job
           <Fact name="Step">{columns.step[index]! < 0 ? "none yet" : columns.step[index]}{columns.lag[index] ? `, ${columns.lag[index]} behind` : ""}</Fact>
           <Fact name="Epoch, batch">{columns.epoch[index] ?? "–"}, {columns.batch[index] ?? "–"}</Fact>
           <Fact name="Still for">{columns.still_s[index]! > 2 ? duration(columns.still_s[index]!) : scene.ended.value ? "the job has ended" : "it moves"}</Fact>
-          <Fact name="Patience">{duration(columns.patience_s[index]!)}</Fact>
+          {columns.patience_s[index]! > 0 && <Fact name="Called hung after">{duration(columns.patience_s[index]!)} without progress, or sooner if proven</Fact>}
           <Fact name="Pid">{columns.pid[index] ?? "–"}</Fact>
           <Fact name="Collectives issued">{columns.issued[index]!.toLocaleString("en")}</Fact>
           {detail?.identity?.torch_version && <Fact name="torch, Python">{detail.identity.torch_version}, {detail.identity.python_version}</Fact>}
@@ -191,8 +191,8 @@ function Process({ facts }: { facts: ProcessFacts }) {
     ["Command", facts.command],
     ["Waits in", [facts.system_call, facts.wait_channel].filter(Boolean).join(", ")],
     ["Blocked on", facts.blocked_on ? `${facts.blocked_on.path} (descriptor ${facts.blocked_on.fd}${facts.blocked_on.filesystem ? `, ${facts.blocked_on.filesystem}` : ""})` : ""],
-    ["CPU between two looks", facts.cpu_delta_s === null ? "" : duration(facts.cpu_delta_s)],
-    ["Read and written meanwhile", facts.io_delta_bytes === null ? "" : size(facts.io_delta_bytes)],
+    ["CPU time between the two samples", facts.cpu_delta_s === null ? "" : duration(facts.cpu_delta_s)],
+    ["I/O between the two samples", facts.io_delta_bytes === null ? "" : size(facts.io_delta_bytes)],
     ["Memory", facts.resident_bytes === null ? "" : size(facts.resident_bytes)],
     ["Threads", facts.threads === null ? "" : String(facts.threads)],
     ["Descriptors", facts.descriptors === null ? "" : `${facts.descriptors}${facts.descriptor_limit === null ? "" : ` of ${facts.descriptor_limit}`}`],

@@ -19,7 +19,7 @@ const LANE = 20;
 const HEAD = 22;
 const NAMES = 62;
 const LABEL = 72; // a time of day, with room after it
-const LOOKS = "The ranks are looked at once a second; shorter phases between two looks are missing.";
+const LOOKS = "Each rank is sampled once a second; a phase that began and ended between two samples is not shown.";
 
 export function TimelineView({ scene }: { scene: Scene }) {
   useEffect(() => scene.needHistory(), [scene, scene.columns.value === null]);
@@ -99,7 +99,7 @@ export function TimelineView({ scene }: { scene: Scene }) {
             <canvas ref={canvas} />
           </div>
         </div>
-        <p class="told">{told.value ? say(told.value.rank, told.value.segment) : "Point at a lane. Ctrl and the wheel zoom, dragging moves, a double click opens the rank."}</p>
+        <p class="told">{told.value ? say(told.value.rank, told.value.segment) : "Hover over a rank's row for its phase and time. Ctrl + wheel zooms, dragging moves, a double click opens the rank."}</p>
         <Kept scene={scene} lanes={lanes} />
       </Part>
       <Stillness scene={scene} lanes={lanes} />
@@ -107,7 +107,7 @@ export function TimelineView({ scene }: { scene: Scene }) {
   );
 }
 
-/** Where the lanes come from: what happened between two looks is not in them. */
+/** Where the lanes come from: what happened between two samples is not in them. */
 function Kept({ scene, lanes }: { scene: Scene; lanes: Lane[] }) {
   if (scene.live) return <p class="quiet">{LOOKS}</p>;
   const shown = new Set(lanes.map((lane) => lane.rank));

@@ -1,6 +1,7 @@
 // Who waits for whom, drawn small, and in sentences below.
 
 import { Nothing } from "../parts/bits";
+import { ownWaits } from "../model/inside";
 import { waitGraph, type WaitEdge, type WaitGraph, type WaitNode } from "../model/waits";
 import { role, type Scene } from "../scene";
 import { place, ranges, ranks } from "../words";
@@ -12,7 +13,8 @@ export function Waits({ scene }: { scene: Scene }) {
   if (!verdict?.waits.length) {
     return <Nothing>{verdict ? "No rank waits for another one in this verdict." : "No rank is stuck: there is nothing to draw."}</Nothing>;
   }
-  const graph = waitGraph(verdict);
+  const own = ownWaits(verdict, scene.doc.value?.ranks ?? []);
+  const graph = waitGraph({ culprits: verdict.culprits, waits: [...verdict.waits, ...own] });
   return (
     <div class="waits">
       <Drawing graph={graph} named={role(scene)} />
