@@ -17,7 +17,7 @@ export COVERAGE_ROOT := $(CURDIR)
 unexport PYTHONDONTWRITEBYTECODE
 
 # Both kinds of tests wait a third of the time, for a page or for a job to stand still. Those without training jobs take
-# two processes more than there are cores; of those with jobs three files run at once on any machine. What they wait for
+# one process more than there are cores; of those with jobs three files run at once on any machine. What they wait for
 # may come late: both kinds pass on two cores under a load of 8 to 18 of other programs.
 SHARED := tests/unit tests/integration/dashboard tests/integration/doctor tests/browser
 PYTEST := $(BIN)/coverage run -m pytest -m "not gallery"
@@ -43,7 +43,7 @@ test: env page apt ## all tests with coverage; fails below the fail_under of pyp
 	@rm -rf .coverage .coverage.* $(BUILD)/junit
 	@if [ -f $(WEB)/package.json ]; then $(NPM) run --silent test; fi
 	@failed=0; \
-	$(PYTEST) $(SHARED) --numprocesses=$$(($$(nproc) + 2)) --maxprocesses=4 --dist=worksteal --junit-xml=$(BUILD)/junit/shared.xml || failed=1; \
+	$(PYTEST) $(SHARED) --numprocesses=$$(($$(nproc) + 1)) --maxprocesses=4 --dist=worksteal --junit-xml=$(BUILD)/junit/shared.xml || failed=1; \
 	$(PYTEST) $(addprefix --ignore=,$(SHARED)) --numprocesses=3 --dist=loadfile --junit-xml=$(BUILD)/junit/jobs.xml || failed=1; \
 	exit $$failed
 	@$(BIN)/coverage combine --quiet

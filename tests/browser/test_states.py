@@ -7,7 +7,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import BOTH, MOSTLY, Screen, Served, Watched, fits, until
+from tests.browser.conftest import MOSTLY, Screen, Served, Watched, fits, until
 from tests.browser.fleet import Fleet
 from tests.browser.test_health import trained
 from tests.browser.test_job import hang, open_job
@@ -16,7 +16,7 @@ from tests.browser.test_rules import barriers
 BACKGROUND = "element => getComputedStyle(element).backgroundColor"
 
 
-@BOTH
+@MOSTLY
 def test_a_job_that_there_is_not_is_told_quietly(
     watched: tuple[Page, Watched], served: Served, fleet: Fleet, screen: Screen
 ) -> None:
@@ -80,7 +80,7 @@ def test_the_table_names_the_call_that_the_verdict_names(page: Page, served: Ser
     expect(situations).not_to_contain_text("502")
 
 
-@BOTH
+@MOSTLY
 def test_a_job_that_hung_and_was_killed_is_told_in_the_past(
     page: Page, served: Served, fleet: Fleet, screen: Screen
 ) -> None:
@@ -133,7 +133,7 @@ def test_a_forecast_and_a_calm_pace_are_past_once_the_job_hangs(page: Page, serv
     expect(page.locator("main")).not_to_contain_text(re.compile("will hang", re.IGNORECASE))
 
 
-@BOTH
+@MOSTLY
 def test_badges_do_not_break(hung: Page, screen: Screen) -> None:
     """A state such as "hung, proven" stays on its line, on a narrow screen too."""
     badge = hung.get_by_role("region", name="Incidents").locator(".state")
