@@ -25,7 +25,7 @@ _BY_SIGNAL = {
 
 def advice(exit_code: int | None, *, out_of_memory: bool = False) -> str:
     """What to do; "" where the way it ended does not tell. `exit_code` is negative for a signal."""
-    if out_of_memory:
+    if out_of_memory and exit_code in (None, -signal.SIGKILL):
         return _MEMORY
     return _BY_SIGNAL.get(signal.Signals(-exit_code), "") if exit_code is not None and _is_signal(-exit_code) else ""
 

@@ -12,6 +12,7 @@ from hangwatch.model import Certainty, Culprit, Judgement, Stage, Status, Verdic
 from .model import Communicator, Fault, Logs, Warned
 from .unknown import unknown
 
+_OWN_PORT = re.compile(r"async event\b.*(port|device)")  # of a rank's own; what its peers see follows from it
 _SHOWN = 3
 _IB_FIX = "look at that port and its link (ibstat, the kernel log, cable and switch), and at both ends of it"
 _CUDA_FIX = "look for Xid in the kernel log of that host (dmesg); run with CUDA_LAUNCH_BLOCKING=1 to find the kernel"
@@ -81,8 +82,6 @@ def _process(communicator: Communicator, own: int, rank: int | None) -> str:
     host, pid = communicator.processes[own]
     return f"pid {pid} on {host}"
 
-
-_OWN_PORT = re.compile(r"async event\b.*(port|device)")  # of a rank's own; what its peers see follows from it
 
 _Said = tuple[str, Certainty, str, str, list[int]]  # cause, certainty, summary, fix, ranks to blame
 

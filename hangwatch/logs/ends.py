@@ -110,8 +110,8 @@ def failed(ends: list[Failure], logs: Logs) -> Judgement:
 def _fix(name: str, end: Failure) -> str:
     if _GPU_MEMORY in end.text:
         return "use less of the GPU's memory (a smaller batch, activation checkpointing), or see what else is on it"
-    out_of_memory = kernel.NO_MEMORY in end.text
-    return (advice(end.exit_code, out_of_memory=out_of_memory) if name == "rank-died" else "") or cause(name).fix
+    told = advice(end.exit_code, out_of_memory=kernel.NO_MEMORY in end.text) if name == "rank-died" else ""
+    return told or cause(name).fix
 
 
 def _cause(ends: list[Failure]) -> str:

@@ -106,7 +106,7 @@ def _unwrapped(line: str) -> Sequence[str]:
     """What a collector of logs has put into a record of JSON: Docker, Loki, journald and others."""
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return (line,)
     said = next((record[key] for key in _KEYS if isinstance(record.get(key), str)), line)
     return said.splitlines() or ("",)

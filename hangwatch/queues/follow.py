@@ -149,10 +149,11 @@ def _due_first(ordered: list[Chain]) -> list[Chain]:
     root = ordered[0].roots[0] if ordered else None
     if root is None or root.kind is not Kind.PEER:
         return ordered
-    due = {
-        id(each) for each in ordered if (first := each.roots[0]).kind is Kind.ABSENT and first.awaited == root.awaited
-    }
-    return sorted(ordered, key=lambda each: id(each) not in due)
+
+    def is_due(chain: Chain) -> bool:
+        return chain.roots[0].kind is Kind.ABSENT and chain.roots[0].awaited == root.awaited
+
+    return sorted(ordered, key=lambda chain: not is_due(chain))
 
 
 def _ranks_did_not_come(chain: Chain) -> bool:

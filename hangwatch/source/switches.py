@@ -8,6 +8,7 @@ one to look at. Hints, and never proof.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
@@ -20,6 +21,7 @@ from hangwatch.source.loops import parsed, scope_of, within
 
 MOST = 64  # settings of one file
 LOG = "log"  # the name of a switch that is no attribute: what a trainer reduces is what was logged
+_KEEPS_LOGGED = re.compile(r"/logger_connector/\w+\.py$")  # Lightning's, from where it reduces what was logged
 _LOGGING = frozenset({"log", "log_dict"})
 _MODULES = frozenset({"self", "pl_module", "module", "model"})
 _ORDER: tuple[Asks, ...] = ("rank", "value", "check", "alike")
@@ -63,10 +65,11 @@ def _made_in(file: str, tree: ast.Module | None, names: set[str]) -> Iterator[_S
 
 def _logged_in(file: str, tree: ast.Module | None, names: set[str]) -> Iterator[_Set]:
     """What is logged under a condition: `self.log("recall", value)`, with a name, and not by a logger."""
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call)) if tree is not None else ()
+    if tree is None or LOG not in names:
+        return
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
     for node in islice(filter(_logs, calls), MOST):
-        if LOG in names and tree is not None:
-            yield _one(file, LOG, node, scope_of(tree, node.lineno), tree)
+        yield _one(file, LOG, node, scope_of(tree, node.lineno), tree)
 
 
 def _logs(node: ast.Call) -> bool:
@@ -124,7 +127,7 @@ def _asked_in(file: str, text: str) -> tuple[_Asked, ...]:
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             answers = any(ast.unparse(each).endswith("property") for each in function.decorator_list)
-            if function.name == LOG:
+            if function.name == LOG and _KEEPS_LOGGED.search(file):
                 found.append(_Asked(LOG, Frame(file, function.lineno, LOG), 0, leaves=False))
             for node in within(function):
                 if isinstance(node, ast.If | ast.While):

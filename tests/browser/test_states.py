@@ -1,4 +1,4 @@
-"""What the page says of jobs that hang, that have ended, and that there are not: one truth, in the right tense."""
+"""What the page says of jobs that hang, of jobs that have ended, and of unknown jobs, each in the right tense."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BACKGROUND = "element => getComputedStyle(element).backgroundColor"
 
 
 @MOSTLY
-def test_a_job_that_there_is_not_is_told_quietly(
+def test_an_unknown_job_is_told_quietly(
     watched: tuple[Page, Watched], served: Served, fleet: Fleet, screen: Screen
 ) -> None:
     page, watch = watched

@@ -25,7 +25,7 @@ from hangwatch_agent.roster.phases import EXITING, STARTING
 from hangwatch_agent.roster.rank_states import RankState
 
 SLOW_STEPS = 6.0  # times the slowest recent step
-LONG_STAGES = 5.0  # times stall_after, for first step and evaluation, and who writes something now and then
+LONG_STAGES = 5.0  # times stall_after, for first step, evaluation, and a rank that writes something now and then
 SLEEPING = 2.0  # times its patience that a rank may stand still while it sleeps
 AWAKE_S = 5.0  # after the end of a sleep, until which what comes next has moved a counter
 MOST_GROWTH = 8.0
@@ -120,9 +120,10 @@ class Holds:
         self, rank: RankEvidence, rank_state: RankState, known: _Hold | None, most_s: float | None, growth: float
     ) -> _Hold:
         place = _place(rank)
-        stands = known is not None and known.moved_at == rank_state.moved_at
-        seen_after_s = known.seen_after_s if stands and known is not None and known.place == place else rank.still_s
-        wakes_after_s = max(_wakes_after_s(rank), known.wakes_after_s if stands and known is not None else 0.0)
+        if known is not None and known.moved_at != rank_state.moved_at:
+            known = None
+        seen_after_s = known.seen_after_s if known is not None and known.place == place else rank.still_s
+        wakes_after_s = max(_wakes_after_s(rank), known.wakes_after_s if known is not None else 0.0)
         limit_s = patience(rank_state, self._settings, growth)
         if most_s is not None:
             limit_s = shortened(limit_s, most_s * growth, seen_after_s)

@@ -121,6 +121,8 @@ class Roster:
         state = state or self._state_of(rank_state.pid, rank_state.ticks)
         if state != rank_state.state:
             rank_state = replace(rank_state, state=state, since=now)
+        if not (rank_state.alive and rank_state.visible):
+            return rank_state  # its pid may be that of another process
         written = self._written.last(rank_state.path, rank_state.pid, rank_state.moved_at, now)
         return rank_state if written == rank_state.wrote_at else replace(rank_state, wrote_at=written)
 

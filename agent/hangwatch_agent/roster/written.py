@@ -1,7 +1,7 @@
 """When a rank that stands still last wrote something, itself or by a process of its own.
 
-Who prints a line now and then is at work, if slowly: an evaluation on one rank, a child that converts data. Source: the
-counter `wchar` of /proc/PID/io, see proc(5), which counts what goes to files, pipes and terminals.
+A rank that prints a line now and then is at work, if slowly: an evaluation on one rank, a child that converts data.
+Source: the counter `wchar` of /proc/PID/io, see proc(5), which counts what goes to files, pipes and terminals.
 """
 
 from __future__ import annotations
@@ -57,10 +57,9 @@ class Written:
         for place in range(MOST_PROCESSES):
             if place >= len(queue):
                 return
-            folder = self._proc / str(queue[place])
             try:
-                yield queue[place], _written(folder)
-                queue += _children(folder)
+                yield queue[place], procfs.io_bytes(queue[place], self._proc)[1]
+                queue += _children(self._proc / str(queue[place]))
             except (OSError, ValueError):
                 continue  # it has ended, or is not ours to look at
 
@@ -72,11 +71,6 @@ class Written:
 
 def _grew(before: dict[int, int], now: dict[int, int]) -> bool:
     return any(count > before.get(pid, count) for pid, count in now.items())
-
-
-def _written(folder: Path) -> int:
-    lines = dict(line.split(": ") for line in procfs.read_text(folder / "io").splitlines())
-    return int(lines["wchar"])
 
 
 def _children(folder: Path) -> list[int]:

@@ -60,6 +60,12 @@ def stat_of(pid: int, proc: Path = PROC) -> Stat | None:
         return None
 
 
+def io_bytes(pid: int, proc: Path = PROC) -> tuple[int, int]:
+    """Bytes read by system calls since its start, and bytes written. Raises OSError or ValueError."""
+    lines = dict(line.split(": ") for line in read_text(proc / str(pid) / "io").splitlines())
+    return int(lines["rchar"]), int(lines["wchar"])
+
+
 def ancestors_of(pid: int, proc: Path = PROC) -> tuple[int, ...]:
     """Parent, grandparent and so on, nearest first, without pid 1 and 0."""
     found: list[int] = []

@@ -89,7 +89,7 @@ class Lists:
 
 def _of_runs(wanted: Wanted) -> list[Any]:
     found: list[Any] = []
-    if wanted.state in STANDSTILLS:  # whoever looks for jobs that hung looks for those that were killed for it, too
+    if wanted.state in STANDSTILLS:  # a job that hung and was killed for it counts, too
         stood = select(occurrences.c.run).where(occurrences.c.status == wanted.state)
         found.append(sa.or_(runs.c.state == wanted.state, runs.c.key.in_(stood)))
     elif wanted.state:

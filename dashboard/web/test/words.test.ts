@@ -26,7 +26,7 @@ describe("commands", () => {
 });
 
 describe("jobs that are over", () => {
-  it("tells how a command ended, and a signal as one, whoever passed it on", () => {
+  it("tells how a command ended: a signal, also where the launcher passed it on as an exit code", () => {
     expect([null, 0, 1, -15, 143, 255].map(ending)).toEqual(["", "", "exit code 1", "signal 15", "signal 15", "exit code 255"]);
   });
   it("speaks of the verdict in the past", () => {

@@ -14,11 +14,13 @@ from hangwatch import words
 from hangwatch.facts.call_site import (
     BACKWARD,
     Caller,
+    Path,
     Site,
     apart_from,
     by_the_engine,
     framework,
     in_backward,
+    path,
     recorded_caller,
     same,
     site,
@@ -60,6 +62,13 @@ class Sites:
             return None
         file, function, line = blocked.where.file, blocked.where.function, blocked.where.line
         return Site(family(blocked.op), ((file, line),), (file, name_of(function), line))
+
+    def lines_now(self, rank: int) -> Path:
+        """The lines by which `rank` came to the call that it is in; its stack tells where the record does not."""
+        place = self.now(rank)
+        if place is not None and len(place.lines) > 1:
+            return place.lines
+        return path(self.case.ranks[rank].evidence.main_stack)
 
     def before(self, rank: int) -> Counter[Site]:
         """How often `rank` has used each site, in collectives that are complete and in sends and receives before.

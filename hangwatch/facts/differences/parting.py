@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from hangwatch import words
-from hangwatch.facts.call_site import Site
+from hangwatch.facts.call_site import Path, Site
 from hangwatch.facts.calls.call_sites import Sites, sites_of
 from hangwatch.facts.calls.in_background import made_up_for, may_come_yet
 from hangwatch.facts.calls.skip_paths import only_by_a_check, only_by_an_error, past_by_an_error, ways_past
@@ -62,6 +62,12 @@ class Parting:
     @property
     def all_who(self) -> tuple[int, ...]:
         return tuple(sorted({*self.who, *self.beside}))
+
+    @property
+    def lines(self) -> Path:
+        """The lines that led to the calls in question; () where these came by several ways."""
+        ways = {place.lines for place in self.places}
+        return ways.pop() if len(ways) == 1 else ()
 
     @property
     def step(self) -> StepName:

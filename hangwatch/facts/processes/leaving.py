@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.child import CHILD_QUIET_IO, HELPER, Child
-from hangwatch.facts.processes.sleep import NAP_S
+from hangwatch.facts.processes.sleep import sleeps_long
 from hangwatch.model import Phase, ProcessFacts, Status, ThreadStack
 from hangwatch.ranks.processes import computed
 from hangwatch.ranks.thread_stacks import below_the_user, is_ours
@@ -136,7 +136,7 @@ def _child_may_end(view: RankView) -> bool:
 def _may_work_off(child: Child, forked: bool) -> bool:
     facts = child.facts
     talks = not forked and any(each.state == "established" for each in facts.sockets)
-    return talks or (facts.written_bytes or 0) > A_FILE or (facts.sleeps_s or 0.0) > NAP_S
+    return talks or (facts.written_bytes or 0) > A_FILE or sleeps_long(facts)
 
 
 def _writes(view: RankView) -> bool:

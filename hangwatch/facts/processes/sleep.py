@@ -10,11 +10,13 @@ NAP_S = 2.0  # a shorter sleep is one of many, between two looks at what is awai
 
 def sleeps_long(process: ProcessFacts | None) -> bool:
     """It is in a sleep of its own, and not between two looks at what is awaited."""
-    return process is not None and (process.sleeps_s or 0.0) > NAP_S
+    return _left_s(process) > NAP_S
 
 
 def how_it_sleeps(process: ProcessFacts | None) -> str:
     """`it sleeps, for another 12 s`, or without the time where that is short or not known."""
-    if process is None or not sleeps_long(process):
-        return "it sleeps"
-    return f"it sleeps, for another {words.duration(process.sleeps_s or 0.0)}"
+    return f"it sleeps, for another {words.duration(_left_s(process))}" if sleeps_long(process) else "it sleeps"
+
+
+def _left_s(process: ProcessFacts | None) -> float:
+    return (process.sleeps_s or 0.0) if process is not None else 0.0

@@ -304,6 +304,7 @@ def test_an_error_of_a_device_in_a_traceback_is_no_victims_either(tmp_path: Path
         (-9, "Out of memory: Killed process {pid} (python3) total-vm:9kB", "give the host or container more memory"),
         (-9, "", "find out who sent SIGKILL"),
         (-11, "", "run again with PYTHONFAULTHANDLER=1"),
+        (-11, "Out of memory: Killed process 77 (other) total-vm:9kB", "run again with PYTHONFAULTHANDLER=1"),
         (-7, "", "look whether /dev/shm or the disk is full"),
     ],
 )
@@ -329,3 +330,4 @@ def test_what_a_collector_of_logs_has_put_into_records_is_taken_out_of_them(key:
     records = [json.dumps({"ts": "2026-11-28T03:11:00Z", "pod": "job-1", key: line}) for line in trace(3).splitlines()]
     assert told(tmp_path, *records) == told(tmp_path, trace(3))
     assert named(told(tmp_path, *(record[:-2] for record in records), trace(3))) == [3]  # records that are cut off
+    assert named(told(tmp_path, '{"line":' * 2000, trace(3))) == [3]  # and one that is none

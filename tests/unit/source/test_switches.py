@@ -109,7 +109,10 @@ RESULTS = "class Results:\n    def log(self, name, value):\n        self[name] =
     ],
 )
 def test_what_is_logged_under_a_condition(body: str, told: list[tuple[str, int, str, str]]) -> None:
+    place = "/site-packages/lightning/pytorch/trainer/connectors/logger_connector/result.py"
     own = f"def validation_step(self, y, r, loss):\n    {body}\n"
-    made = switches([("/home/ann/train.py", own)], [("/site-packages/trainer/result.py", RESULTS)])
+    made = switches([("/home/ann/train.py", own)], [(place, RESULTS)])
     assert [(each.name, each.where.line, each.condition, each.asks) for each in made] == told
     assert all((each.asked.line, each.leaves) == (2, False) for each in made)
+    elsewhere = switches([("/home/ann/train.py", own)], [("/site-packages/lightning/pytorch/core/module.py", RESULTS)])
+    assert elsewhere == ()  # every step goes through the user's own module

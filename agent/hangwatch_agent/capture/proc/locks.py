@@ -45,7 +45,7 @@ _POLLERS = (
     ("filelock/_core/_acquire.py", "_poll_until_acquired"),  # from filelock 4.3 on
 )
 _KERNEL_CALLS = ("flock", "fcntl")
-_SET_LOCK_AND_WAIT = ((7,), (38,))  # F_SETLKW and F_OFD_SETLKW of fcntl(2)
+_SET_LOCK_AND_WAIT = (7, 38)  # F_SETLKW and F_OFD_SETLKW of fcntl(2)
 MOST_THREADS = 512  # of a process that are looked at
 _NAP_S = 2.0  # a process that polls sleeps no longer between two tries: SQLite 0.1 s
 _IN_THE_WAY = re.compile(r"File exists: '(?P<path>/[^']+)'")
@@ -137,7 +137,7 @@ def _waited_by_threads(facts: ProcessFacts, proc: Path) -> Iterator[tuple[str, i
 
 
 def _waits_for_lock(call: SystemCall) -> bool:
-    return call.name == "flock" or (call.name == "fcntl" and call.arguments[1:2] in _SET_LOCK_AND_WAIT)
+    return call.name == "flock" or (call.name == "fcntl" and call.arguments[1] in _SET_LOCK_AND_WAIT)
 
 
 def _threads(pid: int, proc: Path) -> Iterator[int]:

@@ -164,8 +164,8 @@ class _Look:
 
     def _io(self) -> tuple[int, int]:
         """Bytes read and written, bytes written."""
-        lines = dict(line.split(": ") for line in procfs.read_text(self.folder / "io").splitlines())
-        return int(lines["rchar"]) + int(lines["wchar"]), int(lines["wchar"])
+        read, written = procfs.io_bytes(self.pid, self.proc)
+        return read + written, written
 
     def _environment(self) -> dict[str, str]:
         return distributed_settings(procfs.environment(self.pid, self.proc))

@@ -48,7 +48,8 @@ def repeats_a_call(case: Case) -> Finding | None:
     habits = tuple(Witness(Kind.HABIT, each.counted) for each in found[: words.SHOWN])
     call, when = f"{first.call}{words.at(view.where)}", f"in {words.step(first.step)}"
     return _finding(
-        case, _Repeated(ranks, call, when, first.step, habits, loop_in_its_step(view), _lines_now(case, first.rank))
+        case,
+        _Repeated(ranks, call, when, first.step, habits, loop_in_its_step(view), sites_of(case).lines_now(first.rank)),
     )
 
 
@@ -60,9 +61,7 @@ def repeated_a_call(case: Case) -> Finding | None:
     found, call = again
     loop = _loop_around(case.ranks[found.who[0]], found.places) or loop_of_all(case, found.who[0], found.places)
     told = (counted(case, found), "the other ranks make such calls from the same lines, less often in that step")
-    return _finding(
-        case, _Repeated(found.who, call, found.when, found.step, found.witnesses, loop, _lines_of(found.places), told)
-    )
+    return _finding(case, _Repeated(found.who, call, found.when, found.step, found.witnesses, loop, found.lines, told))
 
 
 def _finding(case: Case, found: _Repeated) -> Finding:
@@ -86,16 +85,6 @@ def _finding(case: Case, found: _Repeated) -> Finding:
         status=case.failed_status,
         awaited=found.ranks,
     )
-
-
-def _lines_of(places: tuple[Site, ...]) -> Path:
-    ways = {place.lines for place in places}
-    return ways.pop() if len(ways) == 1 else ()
-
-
-def _lines_now(case: Case, rank: int) -> Path:
-    place = sites_of(case).now(rank)
-    return place.lines if place is not None else ()
 
 
 def _loop_around(view: RankView, places: tuple[Site, ...]) -> LoopFacts | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.call_site import Path, path, site
+from hangwatch.facts.call_site import path, site
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.last_calls import frames_at_end, library_call
 from hangwatch.facts.case import Case
@@ -29,7 +29,6 @@ from .witnesses import (
     do_not_call,
     is_guarded,
     only_by_rank,
-    standing,
 )
 
 
@@ -65,7 +64,7 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
     else:
         caller = sites_of(case).apart(lone.rank, [rank for rank in case.ranks if rank not in alone])
     call = _call_now(case, lone, caller) if before is None else _call_then(before, caller)
-    way = condition_of(case, lone.rank, standing(case, lone.rank) if before is None else _lines_of(before))
+    way = condition_of(case, lone.rank, sites_of(case).lines_now(lone.rank) if before is None else before.lines)
     witnesses = _witnesses(case, alone, found, caller, inside=before is None)
     tail = f"; {case.wait_words(others)} elsewhere{case.at_places(others)}" if others else ""
     buffers = Within.BUFFERS in lone.now.within
@@ -108,12 +107,6 @@ def _alone_in(case: Case, alone: tuple[int, ...], call: str, before: Parting | N
     there = before.step.step == lone.step.step and lone.where is not None and not lone.over
     now = f"; it is at {words.place(lone.where)}" if there and len(alone) == 1 else ""
     return f"{ranks} issued more collectives than the other ranks {before.when}, which of them is not on record{now}"
-
-
-def _lines_of(found: Parting) -> Path:
-    """The lines that led to the calls in question, where they came by one way."""
-    ways = {place.lines for place in found.places}
-    return ways.pop() if len(ways) == 1 else ()
 
 
 def _place_of(found: Parting) -> Frame | None:

@@ -48,12 +48,6 @@ def condition_of(case: Case, rank: int, lines: Path) -> Bypass | None:
     return found if found is not None or case.ranks[rank].now.guard == "rank" else own_condition(case, lines)
 
 
-def standing(case: Case, rank: int) -> Path:
-    """The lines by which a rank came to the call that it is in."""
-    place = sites_of(case).now(rank)
-    return place.lines if place is not None and len(place.lines) > 1 else path(case.ranks[rank].evidence.main_stack)
-
-
 def only_by_rank(where: Frame | None) -> Witness:
     """The source leads to `where` by a condition on the rank alone."""
     return Witness(Kind.SOURCE, f"the source leads to {words.place(where)} only under a condition on the rank")

@@ -50,10 +50,9 @@ def _of_a_peer(view: RankView) -> str:
 def _of_a_loop(view: RankView) -> str:
     """Of a rank that looks again and again, or computes without an end."""
     loop, looks = view.now.loop, view.sleeps and not sleeps_long(view.in_kernel)
-    if not (view.busy or looks):
+    if loop is None or not (view.busy or looks):
         return ""
-    ways = loop.ways_out if loop is not None else ()
-    shown = f" (`{ways[0].text}`)" if len(ways) == 1 else words.at(loop.where) if loop is not None else ""
+    shown = f" (`{loop.ways_out[0].text}`)" if len(loop.ways_out) == 1 else words.at(loop.where)
     return f"see why its loop does not end{shown}; give it a limit of time or turns, {_RAISE}"
 
 

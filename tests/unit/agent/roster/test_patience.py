@@ -56,13 +56,13 @@ def test_a_rank_that_has_called_no_other_rank_yet_may_load_its_data_first() -> N
 
 
 @pytest.mark.parametrize(("wrote_at", "patient"), [(None, False), (14.0, False), (16.0, True)])
-def test_who_writes_something_now_and_then_is_given_more(wrote_at: float | None, patient: bool) -> None:
+def test_a_rank_that_writes_something_now_and_then_is_given_more(wrote_at: float | None, patient: bool) -> None:
     """A progress bar notices once, soon after the standstill, that it has not moved: that is no sign of work."""
     state = replace(rank_state(0, moved_at=10.0), wrote_at=wrote_at)
     assert patience(state, SETTINGS) == (50.0 if patient else 10.0)
 
 
-def test_who_waits_for_other_ranks_is_not_given_more_for_what_a_thread_of_it_writes() -> None:
+def test_a_rank_that_waits_for_others_is_not_given_more_for_what_a_thread_of_it_writes() -> None:
     state = replace(rank_state(0, moved_at=10.0, heads=blocked()), wrote_at=19.0)
     assert patience(state, SETTINGS) == 10.0
 

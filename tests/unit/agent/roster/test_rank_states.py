@@ -5,11 +5,14 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import pytest
+
 from hangwatch.model import Progress
 from hangwatch_agent.board.file_name import start_ticks
 from hangwatch_agent.board.layout import board_name
 from hangwatch_agent.board.writer import BoardWriter
 from hangwatch_agent.roster.rank_states import RankState, Roster, mark, newest
+from hangwatch_agent.roster.written import Written
 from hangwatch_agent.shared.procfs import process_state
 from tests.unit.agent.readings import rank_state, reading
 
@@ -99,3 +102,20 @@ def test_the_state_of_a_process_and_of_one_that_took_its_number() -> None:
 def test_the_start_stands_in_the_name_of_the_board(tmp_path: Path) -> None:
     assert start_ticks(tmp_path / board_name(12, 3456)) == 3456
     assert start_ticks(tmp_path / "rank-12-x.board") == 0
+
+
+@pytest.mark.parametrize(("letter", "looked_at"), [("S", True), ("X", False), ("?", False)])
+def test_only_what_is_surely_a_rank_is_looked_at_for_what_it_has_written(
+    tmp_path: Path, letter: str, looked_at: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pid of a rank that has ended, or that is in another namespace, may be that of any process here."""
+    board(tmp_path, 0, 100)
+    asked: list[int] = []
+
+    def last(_self: Written, _board: Path, pid: int, _moved_at: float, _now: float) -> float:
+        asked.append(pid)
+        return 49.0
+
+    monkeypatch.setattr(Written, "last", last)
+    (found,) = Roster(tmp_path, state_of=states({100: letter})).update(50.0)
+    assert (asked, found.wrote_at) == (([100], 49.0) if looked_at else ([], None))

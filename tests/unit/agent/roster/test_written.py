@@ -1,4 +1,4 @@
-"""Who has written something while its counters stood still, by a made-up /proc."""
+"""Ranks that have written something while their counters stood still, by a made-up /proc."""
 
 from __future__ import annotations
 
