@@ -6,12 +6,16 @@ A file that cannot be used is named with the reason, and the others are used all
 from __future__ import annotations
 
 import gc
+import gzip
 import re
+import tempfile
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from hangwatch import logs, recorder
 from hangwatch.errors import HangwatchError
@@ -24,6 +28,9 @@ LARGEST = 512 << 20
 SNIFFED = 1 << 16  # bytes by which a log is told
 DEEPEST = 4  # folders in folders that are looked into: LOGS/JOB/attempt_0/3/stderr.log
 _SUFFIXES = frozenset({".log", ".out", ".err", ".txt", ".json", ".board"})
+_GZIP = ".gz"
+_ARCHIVES = frozenset({".tar", ".tgz", ".zip", ".zst", ".xz", ".bz2", ".7z"})
+_PACKED_FOLDER = ".tar.gz"
 _ATTEMPT = re.compile(r"attempt_\d+")
 _OF_A_RANK = re.compile(r"(?:rank[-_]?)?\d{1,4}")
 SILENT_S = 5.0  # a board that fell silent so much before the others ended before them
@@ -86,7 +93,7 @@ def _take_folder(pile: Pile, folder: Path, deeper: int = DEEPEST) -> None:
     its name too: a folder may hold checkpoints and data.
     """
     inside = sorted(folder.iterdir())
-    files = [path for path in inside if path.is_file() and (deeper == DEEPEST or _may_be_evidence(path))]
+    files = [path for path in inside if path.is_file() and _is_looked_into(path, deeper)]
     of_use = [_take(pile, path, asked_for=False) for path in files]
     if not deeper:
         return
@@ -107,7 +114,14 @@ def _of_launcher(folder: Path) -> bool:
     return any(folder.glob("attempt_*")) or any(folder.glob("*/attempt_*"))
 
 
+def _is_looked_into(path: Path, deeper: int) -> bool:
+    """Any file of the folder that was named; one that lies deeper, or is packed, by its name."""
+    return (deeper == DEEPEST and path.suffix != _GZIP) or _may_be_evidence(path)
+
+
 def _may_be_evidence(path: Path) -> bool:
+    if path.suffix == _GZIP:
+        path = path.with_suffix("")
     return path.suffix in _SUFFIXES or recorder.rank_of(path) is not None
 
 
@@ -135,15 +149,45 @@ class _UnknownError(HangwatchError):
 
 
 def _put(pile: Pile, path: Path) -> None:
-    with path.open("rb") as file:
+    if path.suffix in _ARCHIVES or path.name.endswith(_PACKED_FOLDER):
+        raise _UnknownError("an archive: unpack it, and give the folder")
+    if path.suffix != _GZIP:
+        _put_plain(pile, path, path)
+        return
+    with tempfile.TemporaryDirectory(prefix="hangwatch-") as folder:
+        plain = Path(folder) / path.stem
+        if not _unpack(path, plain):
+            pile.problems.append(f"{path} is cut off or spoiled: read as far as it goes")
+        _put_plain(pile, path, plain)
+
+
+def _unpack(path: Path, plain: Path) -> bool:
+    """Whether all of a gzipped file could be unpacked; what comes before a fault is unpacked in any case."""
+    left = LARGEST
+    with gzip.open(path) as packed, plain.open("wb") as file:
+        try:
+            while part := packed.read1(1 << 20):
+                file.write(part)
+                left -= len(part)
+                if left < 0:
+                    raise _UnknownError(f"larger than {LARGEST >> 20} MiB when unpacked")
+        except (EOFError, gzip.BadGzipFile, zlib.error):
+            return False
+    return True
+
+
+def _put_plain(pile: Pile, path: Path, plain: Path) -> None:
+    """`path` is the name that tells of the rank; `plain` is what is read."""
+    with plain.open("rb") as file:
         start = file.read(SNIFFED)
     if logs.is_log(start):
-        logs.read(path, pile.logs)
+        logs.read(path, pile.logs, plain)
         return
-    if path.stat().st_size > LARGEST:
+    if plain.stat().st_size > LARGEST:
         raise _UnknownError(f"larger than {LARGEST >> 20} MiB")
-    content = path.read_bytes()
-    if not content and not path.suffix and recorder.rank_of(path) is not None:
+    content = plain.read_bytes()
+    if not content and not plain.suffix and (rank := recorder.rank_of(path)) is not None:
+        pile.reader.spoiled(rank)
         raise files.ReportError("it is empty")
     if content.startswith(BOARD_MAGIC):
         pile.boards.append((path, _board(path)))
@@ -153,9 +197,9 @@ def _put(pile: Pile, path: Path) -> None:
         pile.incidents.append((path, _report(content)))
     elif recorder.is_pickle(content) or any(key in content for key in (b'"entries"', b'"pg_config"', b'"pg_status"')):
         _put_dump(pile, path, content)
-    elif path.suffix == ".json" and not content.rstrip().endswith(b"}"):
+    elif plain.suffix == ".json" and not content.rstrip().endswith(b"}"):
         raise files.ReportError("cut off before anything of use")
-    elif not logs.read(path, pile.logs):
+    elif not logs.read(path, pile.logs, plain):
         raise _UnknownError("neither an incident report, nor a board, a flight-recorder dump or a log of use")
 
 
@@ -177,16 +221,26 @@ def _board(path: Path) -> Reading:
 
 
 def _put_dump(pile: Pile, path: Path, content: bytes) -> None:
-    for told, document in recorder.documents(content):
-        rank = recorder.rank_of(path) if told is None else told
-        if rank is None:
-            raise files.ReportError("a dump says its rank by a number at the end of its name, as in trace_rank_3")
-        known = pile.dumps.get(rank)
-        if not pile.reader.add(rank, document, path.stat().st_mtime_ns):
-            raise files.ReportError(f"{known} is a dump of rank {rank} too, and no older one; that one is used")
-        if known is not None:
-            pile.problems.append(f"left out {known}: {path} is a newer dump of rank {rank}; that one is used")
-        pile.dumps[rank] = path
+    named = rank = recorder.rank_of(path)
+    try:
+        for told, document in recorder.documents(content):
+            rank = named if told is None else told
+            if rank is None:
+                raise files.ReportError("a dump says its rank by a number at the end of its name, as in trace_rank_3")
+            _put_document(pile, path, rank, document)
+    except recorder.DumpError:
+        if rank is not None:
+            pile.reader.spoiled(rank)
+        raise
+
+
+def _put_document(pile: Pile, path: Path, rank: int, document: dict[str, Any]) -> None:
+    known = pile.dumps.get(rank)
+    if not pile.reader.add(rank, document, path.stat().st_mtime_ns):
+        raise files.ReportError(f"{known} is a dump of rank {rank} too, and no older one; that one is used")
+    if known is not None:
+        pile.problems.append(f"left out {known}: {path} is a newer dump of rank {rank}; that one is used")
+    pile.dumps[rank] = path
 
 
 def snapshots(pile: Pile) -> list[Snapshot]:
@@ -278,7 +332,7 @@ def _of_dumps(pile: Pile) -> Snapshot:
     found = snapshot(pile.queues, "flight-recorder dumps" if pile.dumps else "logs")
     missing = pile.queues.untold()
     if missing and pile.dumps:
-        pile.problems.append(not_told(missing, pile.queues.record))
+        pile.problems.append(not_told(pile.queues, missing))
     return found
 
 

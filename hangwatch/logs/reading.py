@@ -53,13 +53,16 @@ def rank_of(path: Path) -> int | None:
     return int(folder) if folder.isdecimal() and path.parent.parent.name.startswith("attempt") else None
 
 
-def read(path: Path, logs: Logs) -> bool:
-    """Take the lines of use in a log, or a torchrun error file. False where there are none, or it is no text."""
-    rank = rank_of(path)
-    if path.suffix == ".json":
-        found = path.stat().st_size < LONGEST << 6 and elastic.error_file(path.read_bytes(), rank, logs)
+def read(path: Path, logs: Logs, plain: Path | None = None) -> bool:
+    """Take the lines of use in a log, or a torchrun error file. False where there are none, or it is no text.
+
+    `plain` is where its content lies, if that is elsewhere, as of a file that was unpacked.
+    """
+    rank, plain = rank_of(path), plain or path
+    if plain.suffix == ".json":
+        found = plain.stat().st_size < LONGEST << 6 and elastic.error_file(plain.read_bytes(), rank, logs)
     else:
-        found = _lines(path, rank, logs)
+        found = _lines(plain, rank, logs)
     if found:
         logs.files.append(path)
         if rank is not None:

@@ -70,11 +70,21 @@ def victims(path: Iterable[Stuck], blamed: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted({rank for each in path for rank in each.waiting} - set(blamed)))
 
 
-def not_told(missing: Sequence[int], record: str = "dump") -> str:
-    """no dump of ranks 1 and 5: what they did is not known; "" where none is missing."""
+def not_told(queues: Queues, missing: Sequence[int]) -> str:
+    """no dump of rank 1, and the one of rank 5 cannot be read: what they did is not known; "" where none is missing."""
     if not missing:
         return ""
-    return f"no {record} of {ranks(missing)}: what {words.verb(len(missing), 'it', 'they')} did is not known"
+    none, unread = split_unread(queues, missing)
+    lacking = f"no {queues.record} of {ranks(none)}" if none else ""
+    broken = f"the {queues.record} of {ranks(unread)} cannot be read" if unread else ""
+    said = ", and ".join(filter(None, (lacking, broken)))
+    return f"{said}: what {words.verb(len(missing), 'it', 'they')} did is not known"
+
+
+def split_unread(queues: Queues, missing: Iterable[int]) -> tuple[list[int], list[int]]:
+    """Of ranks without a record that is used: those that left none, and those whose record cannot be read."""
+    missing = sorted(missing)
+    return [rank for rank in missing if rank not in queues.unread], [rank for rank in missing if rank in queues.unread]
 
 
 def of_earlier_runs(queues: Queues) -> tuple[str, ...]:
@@ -90,4 +100,4 @@ def without_record(queues: Queues, root: Stuck) -> tuple[str, ...]:
     missing = [rank for rank in lacking if rank not in queues.ranks and rank not in queues.earlier]
     silent = [rank for rank in lacking if rank in queues.ranks]
     elsewhere = f"the {queues.record} of {ranks(silent)} does not tell of {root.group.title}" if silent else ""
-    return tuple(filter(None, (not_told(missing, queues.record), elsewhere)))
+    return tuple(filter(None, (not_told(queues, missing), elsewhere)))

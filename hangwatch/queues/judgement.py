@@ -80,7 +80,7 @@ def _healthy(queues: Queues) -> Iterable[str]:
             " look at the hosts, or for a kernel of a rank's own, of which such a record does not tell"
         )
     if missing := queues.untold():
-        yield not_told(missing, queues.record)
+        yield not_told(queues, missing)
     yield from of_earlier_runs(queues)
 
 
@@ -107,7 +107,7 @@ def _unfit(meeting: Meeting) -> Finding:
 def _judgement(queues: Queues, found: Finding, chain: Chain | None = None) -> Judgement:
     entry = cause(found.cause)
     missing = queues.untold()
-    unknown = (f"{words.capital(not_told(missing, queues.record))}.",) if missing else ()
+    unknown = (f"{words.capital(not_told(queues, missing))}.",) if missing else ()
     unknown = (*unknown, *(f"{words.capital(said)}." for said in of_earlier_runs(queues)))
     hung = found.status is Status.HUNG
     verdict = Verdict(

@@ -159,6 +159,7 @@ class Queues:
     gaps: bool = False  # of one group older calls may be recorded than of another: torch's own ring has no gaps
     live: bool = False  # of ranks that are watched, and no files
     earlier: tuple[int, ...] = ()  # ranks whose record was of an earlier run, and is left out
+    unread: set[int] = field(default_factory=set)  # ranks whose record is there, and cannot be read
 
     def call(self, lane: Lane, place: int) -> Call:
         return self.calls[lane.calls[place]]

@@ -14,7 +14,7 @@ from hangwatch.model import Alternative, Certainty, Frame, Status
 from . import devices, orders
 from .circles import circle
 from .departures import by_count, departed_in, odd_one
-from .finding import Finding, collective, victims, wait_edges, without_record
+from .finding import Finding, collective, not_told, split_unread, victims, wait_edges, without_record
 from .follow import Chain
 from .history import Histories
 from .lone import alone, few_make_it, made_again, new_call, once_more
@@ -227,7 +227,7 @@ def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         f" Nor is it known of {ranks(each.awaited)} in {collective(each)}." for each in beside[:_MOST_BESIDE]
     )
     lost = [rank for rank in root.awaited if rank in queues.ranks]
-    silent = [rank for rank in root.awaited if rank not in queues.ranks and rank not in queues.earlier]
+    silent, unread = split_unread(queues, set(root.awaited) - queues.ranks - set(queues.earlier))
     older = [rank for rank in root.awaited if rank in queues.earlier]
     why = words.listed(
         filter(
@@ -236,6 +236,7 @@ def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
                 f"there is no {queues.record} of {ranks(silent)}" if silent else "",
                 f"that of {ranks(lost)} does not tell of this group" if lost else "",
                 f"that of {ranks(older)} is of an earlier run" if older else "",
+                f"that of {ranks(unread)} cannot be read" if unread else "",
             ),
         )
     )
@@ -314,7 +315,7 @@ def _peer(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     wanted, word = ("recv", "receive") if call.op == "send" else ("send", "send")
     known = peer in queues.ranks
     lacking = f"; no {wanted} with it on rank {peer}" if known else ""
-    said = f"rank {peer} never enqueued the {word} for it" if known else f"there is no dump of rank {peer}"
+    said = f"rank {peer} never enqueued the {word} for it" if known else not_told(queues, (peer,))
     alike = [each for each in _beside(chain) if _is_alike(each, root)]
     absent = sorted({peer, *(other for each in alike for other in each.awaited)})
     others = [other for other in absent if other != peer]

@@ -10,15 +10,12 @@ from operator import itemgetter
 from typing import Any
 
 from hangwatch.model import Frame
-from hangwatch.queues.model import COMPLETED, RETIRED, SCHEDULED, STARTED, Call, Communicator, Lane, Queues
+from hangwatch.queues.model import COMPLETED, SCHEDULED, STARTED, Call, Communicator, Lane, Queues
 
-from . import batches
+from . import batches, entry_fields
 from .document import DumpError
 from .runs import of_earlier_runs
 
-# Backends whose recorder has no events of a device: an entry of theirs stays "scheduled", and is retired when done.
-_WITHOUT_EVENTS = frozenset({"gloo", "mpi", "ucc"})
-_STATES = {"scheduled": SCHEDULED, "started": STARTED, "completed": COMPLETED}
 _DEFAULT = frozenset({"default_pg", "default"})
 _PLACE = itemgetter("filename", "line", "name")
 _RANKS = re.compile(r"(\d+)(?:\s*-\s*(\d+))?")
@@ -88,6 +85,10 @@ class QueueReader:
             self.queues_so_far.written[rank] = written_ns
         return True
 
+    def spoiled(self, rank: int) -> None:
+        """There is a dump of `rank`, and it cannot be read: the rank is not one that left none."""
+        self.queues_so_far.unread.add(rank)
+
     def _read(self, rank: int, document: Mapping[str, Any]) -> _Rank:
         found = _Rank(config=self._config(document), status=_status(document))
         entries = document.get("entries") or []
@@ -119,18 +120,18 @@ class QueueReader:
         ends = batches.Ends()
         for order, entry in enumerate(entries):
             group = entry.get("process_group") or (entry.get("pg_name", entry.get("pg_id", "0")), "")
-            p2p = ends.are_of_peers(group[0], entry, bool(entry.get("is_p2p")) or _is_p2p(entry["profiling_name"]))
+            p2p = ends.are_of_peers(group[0], entry, entry_fields.is_p2p(entry))
             place = (group[0], group[1], p2p)
             lane = seen.get(place)
             if lane is None:
                 lane = seen[place] = found.lanes.setdefault((str(group[0]), str(group[1]), p2p), Lane(rank))
                 if "pg_id" in entry:
                     found.identifiers[str(entry["pg_id"])] = (str(group[0]), str(group[1]))
-            key = _key(entry)
+            key = entry_fields.key(entry)
             call = known.get(key)
             if call is None:
                 call = known[key] = self._known_call(key, entry)
-            state, started, completed = _state(entry)
+            state, started, completed = entry_fields.state(entry)
             created = int(entry.get("time_created_ns") or 0)
             found.timed = found.timed or state & 3 == STARTED or 0 < started != completed
             found.at_once = found.at_once or 0 < started == completed
@@ -157,14 +158,14 @@ class QueueReader:
     def _call(self, entry: Mapping[str, Any]) -> int:
         backend, _, said = str(entry["profiling_name"]).rpartition(":")
         words = said.split()
-        source, target = _ends(words[1]) if len(words) > 1 else (None, None)
+        source, target = entry_fields.ends(words[1]) if len(words) > 1 else (None, None)
         call = Call(
             op=words[0] if words else "",
             backend=backend,
-            inputs=_sizes(entry.get("input_sizes")),
-            outputs=_sizes(entry.get("output_sizes")),
-            input_dtypes=_dtypes(entry.get("input_dtypes")),
-            output_dtypes=_dtypes(entry.get("output_dtypes")),
+            inputs=entry_fields.sizes(entry.get("input_sizes")),
+            outputs=entry_fields.sizes(entry.get("output_sizes")),
+            input_dtypes=entry_fields.dtypes(entry.get("input_dtypes")),
+            output_dtypes=entry_fields.dtypes(entry.get("output_dtypes")),
             frames=tuple(map(self._frame, entry.get("frames") or ())),
             source=source,
             target=target,
@@ -212,6 +213,7 @@ class QueueReader:
     def _together(self) -> Queues:
         found = self.queues_so_far
         found.ranks = frozenset(self._ranks)
+        found.unread -= found.ranks
         found.world_size = self._world_size()
         found.timed = any(known.timed for known in self._ranks.values())
         found.untimed = self._untimed()
@@ -353,48 +355,3 @@ def _count(lane: Lane) -> None:
     lane.completed = lane.numbers[-1] if place is None else lane.numbers[place - 1] if place else before
     begun = [number for number, state in zip(lane.numbers, lane.states, strict=True) if state & 3 != SCHEDULED]
     lane.started = max(begun, default=lane.completed)
-
-
-def _is_p2p(name: str) -> bool:
-    said = name.rpartition(":")[2]
-    return said.startswith(("send ", "recv ")) or said in ("send", "recv")
-
-
-def _key(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What entries must share to be the same call, quickly. Frames of one document are the same objects."""
-    return (
-        entry["profiling_name"],
-        tuple(map(tuple, entry.get("input_sizes") or ())),
-        tuple(map(tuple, entry.get("output_sizes") or ())),
-        tuple(entry.get("input_dtypes") or ()),
-        tuple(entry.get("output_dtypes") or ()),
-        tuple(map(id, entry.get("frames") or ())),
-    )
-
-
-def _state(entry: Mapping[str, Any]) -> tuple[int, int, int]:
-    """The state of an entry, and when its start and its end were discovered."""
-    started = int(entry.get("time_discovered_started_ns") or 0)
-    completed = int(entry.get("time_discovered_completed_ns") or 0)
-    state = _STATES.get(entry.get("state", ""), SCHEDULED)
-    if entry.get("retired"):
-        backend = str(entry["profiling_name"]).partition(":")[0]
-        state = (COMPLETED if backend in _WITHOUT_EVENTS else state) | RETIRED
-    return state, started, completed
-
-
-def _sizes(said: Any) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(map(int, size)) for size in said or ())
-
-
-def _dtypes(said: Any) -> tuple[str, ...]:
-    return (said,) if isinstance(said, str) and said else tuple(map(str, said or ()))
-
-
-def _ends(said: str) -> tuple[int | None, int | None]:
-    """(source, target) of "0->1", which is how a send is written, and of "1<-0", a receive."""
-    if sent := re.fullmatch(r"(\d+)->(\d+)", said):
-        return int(sent[1]), int(sent[2])
-    if received := re.fullmatch(r"(\d+)<-(\d+)", said):
-        return int(received[2]), int(received[1])
-    return None, None

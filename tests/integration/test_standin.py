@@ -13,6 +13,7 @@ import pytest
 import hangwatch.gallery
 from hangwatch.gallery import Case, command
 from hangwatch.gallery.cases.nccl import NCCL
+from hangwatch.gallery.standin import library
 from hangwatch.model import Certainty, Status
 from tests import needs
 from tests.integration.playing import PATIENT, STALL_AFTER, assert_not_hung, blamed, play, play_command
@@ -105,3 +106,11 @@ def test_the_rank_that_the_launcher_ended_after_an_abort_is_told_by_the_last_loo
     assert incident.verdict.certainty is Certainty.LIKELY
     assert "rank 0 was aborted by torch's NCCL watchdog" in played.verdict
     assert [who.where.function for who in incident.verdict.culprits if who.where is not None] == ["ask"]
+
+
+def test_a_library_that_a_rank_may_have_loaded_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "device.so"
+    library._compile(path)
+    first = path.stat().st_ino
+    library._compile(path)
+    assert path.stat().st_ino == first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -41,7 +42,10 @@ def _folder() -> Path:
 
 
 def _compile(path: Path) -> None:
-    """Into another file first: several ranks may be at it at once."""
+    """Into another file first: several ranks may be at it at once, and the first one's library stays.
+
+    A library that a rank has loaded is not replaced: py-spy reads the names of its functions from the file.
+    """
     program = compiler()
     if program is None:
         raise OSError(f"the stand-in of NCCL needs a C compiler ({', '.join(COMPILERS)}) on PATH")
@@ -52,4 +56,5 @@ def _compile(path: Path) -> None:
         if done.returncode != 0:
             print(done.stderr, file=sys.stderr)
             raise OSError(f"{program} cannot compile {SOURCE}")
-        made.replace(path)
+        with contextlib.suppress(FileExistsError):
+            os.link(made, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import pickle
@@ -453,3 +454,48 @@ def test_of_two_dumps_of_a_rank_the_one_with_the_later_call_counts(newer: str, t
     (problem,) = pile.problems
     assert problem.startswith(f"left out {second}: {first} is ")
     assert problem.endswith("; that one is used")
+
+
+def test_a_dump_that_cannot_be_read_is_not_one_that_was_never_written(tmp_path: Path, capsys: Capture) -> None:
+    whole = loop(9, *STEP)
+    Job(4, alike(4, whole)).write(tmp_path)
+    last = sorted(tmp_path.iterdir())[-1]
+    last.write_bytes(last.read_bytes()[:-200])
+    assert main(["analyze", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert f"left out {last}: it is cut off or spoiled" in said.err
+    told = " ".join((said.out + said.err).split())
+    assert "the dump of rank 3 cannot be read: what it did is not known" in told
+    assert "no dump of rank 3" not in told
+
+
+def test_gzipped_dumps_and_logs_are_read(tmp_path: Path, capsys: Capture) -> None:
+    _skipping_job().write(tmp_path)
+    for path in list(tmp_path.iterdir()):
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    (tmp_path / "images.gz").write_bytes(b"no archive")  # passed over, as its name says nothing
+    assert main(["analyze", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("hangwatch: from 4 dumps")
+    assert "Rank 2 left out all_reduce 14 of the default group (train.py:21)" in " ".join(said.out.split())
+    assert not said.err
+
+
+def test_a_gzipped_log_that_is_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    lines = [
+        f"[rank3]:[E1121 10:20:31.5 ProcessGroupNCCL.cpp:1685] [PG ID 0 PG GUID 0(default_pg) Rank 3] Received a dump"
+        f" signal. Last enqueued NCCL work: {number}, last completed NCCL work: {number}.\n"
+        for number in range(2000)
+    ]
+    path = tmp_path / "stderr.log.gz"
+    path.write_bytes(gzip.compress("".join(lines).encode())[:-4000])
+    pile = sort_out([path])
+    assert pile.problems == [f"{path} is cut off or spoiled: read as far as it goes"]
+    assert pile.logs.files == [path]
+
+
+def test_an_archive_is_for_the_user_to_unpack(tmp_path: Path) -> None:
+    path = tmp_path / "traces.tar.gz"
+    path.write_bytes(gzip.compress(b"whatever"))
+    assert sort_out([path]).problems == [f"left out {path}: an archive: unpack it, and give the folder"]
