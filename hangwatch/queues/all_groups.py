@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from .model import Call, Communicator, Queues
-from .readings import Kind, Reading, habit, read
+from .readings import Kind, Reading, due, habit, read
 
 _WENT_WELL = 2  # times that a transition went well, which make it the rank's own
 _TRIED = 8  # other ranks to whose order a rank's is compared
@@ -152,6 +152,17 @@ class AllGroups:
         """Whether the hosts of two ranks are known to stand in the same frames."""
         hosts = self._queues.hosts
         return bool(hosts.get(one)) and hosts.get(one) == hosts.get(other)
+
+    def due(self, rank: int) -> tuple[Communicator, bool] | None:
+        """The group of the call that `rank` made after its last calls in earlier rounds, and whether it is a message.
+
+        None where it went on in several ways, or never came back to them.
+        """
+        calls = [(each.token, each.group.name, each.pair) for each in self.calls(rank)]
+        if (found := due(calls)) is None:
+            return None
+        (_, name, pair), _ = found
+        return next((each.group, pair) for each in reversed(self.calls(rank)) if each.group.name == name)
 
     def left_rounds(self, rank: int, others: Sequence[int]) -> bool:
         """Whether `rank` left out a round of what it calls in all of its groups, and not only one of one group."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from .model import Communicator
 from .stuck import Kind, Stuck
+
+Due = Callable[[int], tuple[Communicator, bool] | None]
+"""The group of the call that a rank makes next by its habit, and whether that is a message; None without a habit."""
 
 _ENDS = frozenset({Kind.MISMATCH, Kind.WIRE, Kind.MISSING, Kind.STALE})
 _NOT_COME = frozenset({Kind.ABSENT, Kind.MISSING, Kind.PEER})
+_DUE = frozenset({Kind.ABSENT, Kind.PEER})
+_ASKED = 4  # of the ranks that are missed, for what they do next
 
 
 @dataclass(slots=True)
@@ -98,7 +104,7 @@ class Follower:
                 if rank in one.batch and other.group is one.group and other.batch.get(rank) == one.batch[rank]:
                     yield other
 
-    def chains(self) -> list[Chain]:
+    def chains(self, due: Due = lambda _: None) -> list[Chain]:
         """All chains, the one that matters most first: a mismatch, else that for which most ranks wait."""
         found: dict[frozenset[int], Chain] = {}
         for start in self.stuck:
@@ -108,7 +114,7 @@ class Follower:
             known.weight += len(start.waiting)
             if len(chain.path) > len(known.path):
                 known.path = chain.path
-        ordered = _due_first(sorted(found.values(), key=self._importance, reverse=True))
+        ordered = _due_first(sorted(found.values(), key=self._importance, reverse=True), due)
         awaiting = [chain.roots[0] for chain in ordered if _ranks_did_not_come(chain)]
         for chain in ordered:
             root = chain.roots[0]
@@ -141,19 +147,26 @@ class Follower:
             path.append(following)
 
 
-def _due_first(ordered: list[Chain]) -> list[Chain]:
-    """A collective ahead of a message, where the same ranks are missed in both.
+def _due_first(ordered: list[Chain], due: Due) -> list[Chain]:
+    """Of several calls in which the same rank is missed, the one ahead that it makes next by its habit.
 
-    A peer may enqueue a message long before its turn. Who waits in a collective makes the calls that those ranks make.
+    Where no habit tells, a collective comes before a message: a peer may enqueue a message long before its turn, while
+    a rank that waits in a collective makes the calls that the missed rank makes.
     """
     root = ordered[0].roots[0] if ordered else None
-    if root is None or root.kind is not Kind.PEER:
+    if root is None or root.kind not in _DUE:
         return ordered
+    rivals = [chain.roots[0] for chain in ordered if chain.roots[0].kind in _DUE]
+    rivals = [each for each in rivals if not set(each.awaited).isdisjoint(root.awaited)]
+    first = [each for each in rivals if _is_next(each, due)] if len(rivals) > 1 else []
+    if not first and root.kind is Kind.PEER:
+        first = [each for each in rivals if each.kind is Kind.ABSENT and each.awaited == root.awaited]
+    return sorted(ordered, key=lambda chain: not any(chain.roots[0] is each for each in first))
 
-    def is_due(chain: Chain) -> bool:
-        return chain.roots[0].kind is Kind.ABSENT and chain.roots[0].awaited == root.awaited
 
-    return sorted(ordered, key=lambda chain: not is_due(chain))
+def _is_next(one: Stuck, due: Due) -> bool:
+    """Whether a rank that is missed there makes such a call next."""
+    return any(due(rank) == (one.group, bool(one.peers)) for rank in one.awaited[:_ASKED])
 
 
 def _ranks_did_not_come(chain: Chain) -> bool:

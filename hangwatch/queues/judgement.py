@@ -42,7 +42,7 @@ def assess(queues: Queues) -> Assessment:
     found = [*stuck.stuck_collectives(queues), *pairs.stuck_pairs(queues)]
     histories, motion = Histories(queues), Motion(queues, found)
     moving: list[Stuck] = []
-    for chain in Follower(found).chains():
+    for chain in Follower(found).chains(histories.all_groups.due):
         judged, root = judge(queues, chain, histories), chain.roots[0]
         if judged.passing and (on_its_way(queues, root) or motion.moved(root)):
             moving.append(root)

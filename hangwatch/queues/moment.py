@@ -35,7 +35,7 @@ def unmoved_s(queues: Queues) -> float | None:
     if not queues.written or not queues.last_completion:
         return None
     stood = (max(queues.written.values()) - queues.last_completion) / 1e9
-    return stood if 0.0 < stood < COPIED_S else None
+    return stood if 0.0 < stood < _copied_s(queues) else None
 
 
 def _completed_at(one: Stuck, rank: int) -> int:

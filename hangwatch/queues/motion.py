@@ -61,6 +61,8 @@ class Motion:
             return f"the device of a stage that computes shows the same: {_NO_DATE}"
         if _not_begun(self.queues, root):
             return f"its devices have start events and none has begun it, as those that still compute: {_NO_DATE}"
+        if root.kind is Kind.QUEUED and root.all_came:
+            return f"all of its ranks had come to that call alike, as those of a job that moves: {_NO_DATE}"
         if self._lag(_OF_RANKS):
             return f"many ranks had calls open that others had seen complete, as in a job that moves: {_NO_DATE}"
         if root.kind is Kind.PEER and self._idle:

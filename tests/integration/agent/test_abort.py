@@ -130,7 +130,7 @@ time.sleep(100)
 
 def test_a_command_that_waits_on_without_its_ranks_is_ended(start: Start) -> None:
     command, child = start(PARENT.format(session=False), OBEYS)
-    assert end_idle_command(command.pid, 20.0, patience_s=1.0)
+    assert end_idle_command(command.pid, 20.0, patience_s=3.0)
     assert command.wait(20) == -signal.SIGTERM
     assert gone_soon(child)
 

@@ -291,6 +291,7 @@ CASES = [
         "interconnect-stall",
         certainty=UNKNOWN,
         said="enqueued by all of its ranks, alike",
+        status=Status.WAITING,
     ),
     *(
         Expected(
