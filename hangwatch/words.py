@@ -6,7 +6,7 @@ import re
 import signal
 from collections.abc import Iterable
 
-from hangwatch.model import ExceptionFacts, Frame, StepName
+from hangwatch.model import Collective, ExceptionFacts, Frame, LoaderFacts, StepName
 
 SHOWN = 8  # of a list, before "and N more": longer lists are not read
 IN_SOURCE = re.compile(
@@ -80,6 +80,15 @@ def place(frame: Frame | None) -> str:
 def at(frame: Frame | None) -> str:
     """` (train.py:88)`, ready to be put behind a clause; "" where there is no frame."""
     return f" ({place(frame)})" if frame is not None else ""
+
+
+def inside(calls: Iterable[Collective], loaders: Iterable[LoaderFacts]) -> str:
+    """What a rank has entered and not left: `all_reduce 12 of group 0`, `a batch of loader 1`; "" for nothing."""
+    for call in calls:
+        return (
+            f"{call.op} {call.seq} of group {call.group}" if call.peer is None else f"{call.op} with rank {call.peer}"
+        )
+    return next((f"a batch of loader {loader.index}" for loader in loaders if loader.inside_next), "")
 
 
 def duration(seconds: float) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from typing import Any
 
-from hangwatch.model import GroupMembers, Incident, Phase, RankBeat
+from hangwatch.model import Incident, Phase
 from hangwatch.report.words import wait
 from hangwatch.wire import members
 from hangwatch.wire.codec import encode
@@ -138,29 +137,16 @@ def job_health(job: LiveJob, now: float) -> Document:
 
 def _waiting_for(job: LiveJob, now: float) -> dict[str, str]:
     """What each rank waits for, by rank: of a rank that stands still in the words of the verdict, if it has any."""
-    edges = job.judgement.verdict.waits if job.judgement is not None else ()
-    told = {rank: text for edge in edges for text in (wait(edge),) for rank in edge.waiting}
-    groups = job.groups
+    verdict = job.judgement.verdict if job.judgement is not None else None
+    told = {rank: end.awaits for end in verdict.ends for rank in end.ranks} if verdict is not None else {}
+    for edge in verdict.waits if verdict is not None else ():
+        told.update(dict.fromkeys(edge.waiting, wait(edge)))
     found = {}
     for node, beat in job.ranked():
         known = told.get(beat.rank) if node.still_s(beat, now) > MOVES_S else None
-        if text := known or _said(beat, groups):
+        if text := known or beat.waiting_for:
             found[str(beat.rank)] = text
     return found
-
-
-def _said(beat: RankBeat, groups: Mapping[str, GroupMembers]) -> str:
-    """What the rank's node says that it waits for.
-
-    Where it names the collective that was issued last, the rank waits for the first of those that are not complete.
-    """
-    for head in beat.heads if beat.waiting_for.startswith("collective ") else ():
-        group = groups.get(head.id)
-        if group is not None and beat.waiting_for == f"collective {head.issued} of group {group.name}":
-            first = max(head.completed, 0) + 1
-            if first < head.issued:
-                return f"one of the collectives {first}-{head.issued} of group {group.name}"
-    return beat.waiting_for
 
 
 _USUAL = ("", "?", "R", "S")

@@ -9,9 +9,9 @@ from hangwatch.catalogue import cause
 from hangwatch.facts.calls.last_calls import end_sentences
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.as_it_stood import as_it_stood, how_it_ended
+from hangwatch.judge.chain import ranks_of, with_chain
 from hangwatch.judge.explained import best
 from hangwatch.judge.histories import CALLS, HISTORIES
-from hangwatch.judge.verdict import chain
 from hangwatch.model import Certainty, Status
 from hangwatch.rules.finding import Finding, Rule
 from hangwatch.rules.step.collective_mismatch import collective_mismatch
@@ -38,15 +38,13 @@ def _first(rules: Iterable[Rule], case: Case) -> Finding | None:
 
 def until_the_end(case: Case, then: Case, finding: Finding) -> Finding:
     """`finding`, which is true of the ranks as they stood (`then`), told of the job that has ended (`case`)."""
-    blamed = [culprit.rank for culprit in finding.culprits if culprit.rank is not None]
-    victims = then.victims(blamed) if finding.victims is None else finding.victims
+    victims = then.victims(ranks_of(finding.culprits)) if finding.victims is None else finding.victims
     return replace(
-        finding,
+        with_chain(then, finding, victims),
         certainty=Certainty.LIKELY if finding.certainty is Certainty.PROVEN else finding.certainty,
         summary=f"{finding.summary} Then {how_it_ended(case)}.",
         fix=cause("timeout-ahead").fix if finding.status is Status.WAITING else finding.fix,  # it worked until then
         victims=victims,
-        waits=chain(then, blamed, victims) if finding.waits is None else finding.waits,
         evidence=(STOOD, *finding.evidence, *end_sentences(case)),
         status=Status.FAILED,
     )

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 from hangwatch import ras, words
 from hangwatch.catalogue import cause
 from hangwatch.catalogue.step import OUT_OF_DESTRUCTORS
-from hangwatch.facts.case import Case, call_words
+from hangwatch.facts.case import Case
 from hangwatch.facts.processes.own_code import COMPUTING
 from hangwatch.facts.processes.standstill import devices_alone, standstill
 from hangwatch.facts.witness import sentences
 from hangwatch.judge.alternatives import alternatives
 from hangwatch.judge.argument import hang_certainty
+from hangwatch.judge.chain import ranks_of, with_chain
 from hangwatch.judge.version_hints import hints
-from hangwatch.model import Certainty, Culprit, Excerpt, Judgement, Stage, Status, Verdict, Wait
-from hangwatch.proof.waits import Blocked
+from hangwatch.model import Certainty, Culprit, Excerpt, Judgement, Stage, Status, Verdict
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import CALLED, Doing
 from hangwatch.stacks.frames import name_of
@@ -30,11 +29,11 @@ def judged(case: Case, finding: Finding) -> Judgement:
     """The judgement that follows from `finding`."""
     entry = cause(finding.cause)
     if finding.certainty is Certainty.UNDETERMINED:
-        finding = replace(finding, culprits=())  # no rank is blamed where the witnesses disagree
-    blamed = [culprit.rank for culprit in finding.culprits if culprit.rank is not None]
-    victims = case.victims(blamed) if finding.victims is None else finding.victims
+        finding = replace(finding, culprits=(), ends=None)  # no rank is blamed where the witnesses disagree
+    victims = case.victims(ranks_of(finding.culprits)) if finding.victims is None else finding.victims
     state = status(case, finding)
     hang, argument = hang_certainty(case, state, finding)
+    finding = with_chain(case, finding, victims)
     verdict = Verdict(
         cause=finding.cause,
         certainty=finding.certainty,
@@ -46,7 +45,8 @@ def judged(case: Case, finding: Finding) -> Judgement:
         step=finding.step,
         evidence=(*finding.evidence, *sentences(finding.witnesses), *ras.of_nodes(case.snapshot.nodes)),
         alternatives=alternatives(case, finding),
-        waits=chain(case, blamed, victims) if finding.waits is None else finding.waits,
+        waits=finding.waits or (),
+        ends=finding.ends or (),
         details=(*finding.details, *hints(case, finding), *places_of_victims(case, victims)),
         hang=hang,
         argument=argument,
@@ -130,36 +130,6 @@ def stage(case: Case) -> Stage:
     if any(doing is Doing.LOADER for doing in doings):
         return Stage.DATA
     return Stage.DEVICE if doings and all(doing is Doing.DEVICE for doing in doings) else Stage.STEP
-
-
-def chain(case: Case, culprits: list[int], victims: tuple[int, ...]) -> tuple[Wait, ...]:
-    """The shortest chain of waits from the victims to the culprits; victims that wait alike share one."""
-    direct = [rank for rank in victims if (entry := case.blocked.get(rank)) and _awaits(entry, culprits)]
-    if direct:
-        return tuple(_direct(case, alike, culprits) for alike in _alike(case, direct))
-    beside = {alike[0]: alike for alike in _alike(case, victims)}
-    path = pairwise(case.graph.chain(victims, culprits))
-    return tuple(case.wait(rank, (following,), also=beside.get(rank, [])[1:]) for rank, following in path)
-
-
-def _awaits(entry: Blocked, culprits: list[int]) -> bool:
-    return entry.need is not None and not set(entry.need.absent).isdisjoint(culprits)
-
-
-def _direct(case: Case, waiting: list[int], culprits: list[int]) -> Wait:
-    need = case.blocked[waiting[0]].need
-    awaited = tuple(sorted(set(need.absent) & set(culprits))) if need is not None else ()
-    return case.wait(waiting[0], awaited, also=waiting[1:])
-
-
-def _alike(case: Case, victims: Iterable[int]) -> Iterable[list[int]]:
-    """Victims that wait for the same ranks in the same call, on the same line."""
-    found: dict[object, list[int]] = {}
-    for rank in victims:
-        entry = case.blocked.get(rank)
-        if entry is not None:
-            found.setdefault((id(entry.need), call_words(entry), entry.where), []).append(rank)
-    return found.values()
 
 
 def places_of_victims(case: Case, victims: tuple[int, ...]) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ from hangwatch.model.process import (
 from hangwatch.model.stack import Frame, LoopFacts, StackNode, ThreadStack, WayOut
 from hangwatch.model.step import StepName
 from hangwatch.model.terms import SCHEMA, Certainty, Phase, Stage, Status
-from hangwatch.model.verdict import Alternative, Culprit, Judgement, Verdict, Wait
+from hangwatch.model.verdict import Alternative, ChainEnd, Culprit, Judgement, Verdict, Wait
 
 __all__ = [
     "SCHEMA",
@@ -77,6 +77,7 @@ __all__ = [
     "CallSite",
     "CaptureNote",
     "Certainty",
+    "ChainEnd",
     "Collective",
     "Collectives",
     "Culprit",

@@ -49,6 +49,23 @@ class Wait:
 
 
 @dataclass(frozen=True)
+class ChainEnd:
+    """Where a chain of waits leaves the ranks: `rank`, which is blamed, waits for no rank."""
+
+    rank: int
+    does: str  # a predicate: "waits (train.py:60) for loader worker 0 (pid 88), which sleeps ...", "has ended"
+    awaits: str = ""  # the process, thread or lock that it waits for: "loader worker 0"; "" where it waits for none
+    pid: int | None = None  # of that process, or of the one that holds the lock
+    where: Frame | None = None  # the user's line where the rank stands
+    also: tuple[int, ...] = ()  # further ranks of which the same is true
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """All ranks that the end stands for."""
+        return (self.rank, *self.also)
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The two answers. `summary` is one sentence for a person; `culprits` is empty where no rank is to blame.
 
@@ -67,11 +84,12 @@ class Verdict:
     step: StepName = field(default_factory=StepName)
     evidence: tuple[str, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
-    waits: tuple[Wait, ...] = ()  # the shortest chain from victims to the cause
+    waits: tuple[Wait, ...] = ()  # the shortest chain from victims to culprits, and what these wait for themselves
     details: tuple[str, ...] = ()  # further sentences for the terminal: which ranks wait where
     hang: Certainty | None = None
     argument: tuple[str, ...] = ()  # why the job is dead: the waits, and the conditions that were checked
     diff: RanksDiff | None = None  # how the ranks' recorded calls differ; None where they do not, as far as recorded
+    ends: tuple[ChainEnd, ...] = ()  # what culprits do, or wait for, that wait for no rank; older reports have none
 
 
 @dataclass(frozen=True)

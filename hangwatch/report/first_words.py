@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from hangwatch.facts.case import Case
-from hangwatch.facts.processes.data_loading import Feeding, Worker
-from hangwatch.facts.processes.own_code import how_stuck
+from hangwatch.facts.processes.chain_end import chain_end, long_stage
 from hangwatch.facts.start.arrivals import Arrivals
 from hangwatch.judge.patience import in_first_step
 from hangwatch.launchers import TORCH_PROGRAMS
-from hangwatch.model import Phase, Snapshot
+from hangwatch.model import Snapshot
 from hangwatch.ranks.view import RankView
-from hangwatch.stacks.activity import CALLED, Doing, Within
+from hangwatch.stacks.activity import CALLED
 from hangwatch.words import at, listed, verb
-from hangwatch.words import error as error_words
 
 from . import words
 
@@ -49,7 +47,7 @@ def moves_again(stood_s: float) -> str:
 def is_long_stage(snapshot: Snapshot, after_s: float | None) -> bool:
     """The ranks that do not wait for others evaluate, compile, or read or write a checkpoint, and show work."""
     free = _free(Case(snapshot))
-    return bool(free) and all(_stage(view) and (view.works or after_s is None) for view in free)
+    return bool(free) and all(long_stage(view) and (view.works or after_s is None) for view in free)
 
 
 def may_be_slow(snapshot: Snapshot) -> bool:
@@ -152,83 +150,6 @@ def _predicates(case: Case, views: Iterable[RankView]) -> list[str]:
 def _alike(case: Case, views: Iterable[RankView], told: Callable[[list[int], str], str]) -> list[str]:
     found: dict[str, list[int]] = {}
     for view in views:
-        found.setdefault(_does(case, view), []).append(view.rank)
+        found.setdefault(chain_end(case, view).does, []).append(view.rank)
     largest = sorted(found.items(), key=lambda item: -len(item[1]))[:MOST_PARTS]
     return [told(ranks, does) for does, ranks in largest]
-
-
-def _does(case: Case, view: RankView) -> str:
-    """What a rank does that waits for no other rank, as a predicate."""
-    if ended := _ended(view):
-        return ended
-    feeding = Feeding(view)
-    if feeding.waits and (feeding.dead or feeding.suspects):
-        return _waits_for_worker(feeding)
-    place, stage = at(view.where), _stage(view)
-    process = view.evidence.process
-    if stage:
-        moved = (process.io_delta_bytes or 0) if process is not None else 0
-        bytes_moved = f", {words.size(moved)} in the last second" if stage.endswith("checkpoint") else ""
-        return f"{stage}{place}{bytes_moved if moved or not view.works else ''}"
-    if process is not None and process.state == "D":
-        return f"is in uninterruptible sleep (state D){_in(view)}"
-    if case.waits.shows_device_wait(view):
-        return f"waits for its device{place}"
-    return f"waits for a batch{place}" if view.now.doing is Doing.LOADER else _stands(view)
-
-
-def _ended(view: RankView) -> str:
-    process = view.evidence.process
-    if view.raised:
-        return f"has raised {error_words(view.exception)}"
-    if view.dead:
-        code = process.exit_code if process is not None else None
-        return "has ended" if code is None else f"has ended (exit code {code})"
-    if view.stopped:
-        return f"is stopped (state {view.state})"
-    return f"has left its training{at(view.where)}" if view.over else ""
-
-
-def _stands(view: RankView) -> str:
-    """In the program's own code, or in something that the frames do not show."""
-    if view.now.doing is Doing.NOTHING:
-        return "shows no stack"
-    if view.busy:
-        return f"computes{_in(view)}"
-    if view.in_kernel is not None and "sleep" in (view.in_kernel.system_call or ""):
-        return f"sleeps{_in(view)}"  # time.sleep has no frame of its own
-    return f"{how_stuck(view).removeprefix('it ')}{_in(view)}"
-
-
-def _in(view: RankView) -> str:
-    where = view.where
-    return f" in {where.function}{at(where)}" if where is not None else ""
-
-
-def _stage(view: RankView) -> str:
-    """A stage that is known to be long, as a predicate."""
-    now = view.now
-    if now.doing is Doing.CHECKPOINT or Within.CHECKPOINT in now.within:
-        return "reads or writes a checkpoint"
-    if now.doing is Doing.COMPILE or Within.COMPILE in now.within:
-        return "compiles"
-    if now.doing is Doing.RENDEZVOUS or Within.RENDEZVOUS in now.within:
-        return "is in init_process_group"
-    if view.phase is Phase.EVAL and view.works:
-        return "evaluates"
-    return "imports modules" if Within.IMPORT in now.within else ""
-
-
-def _waits_for_worker(feeding: Feeding) -> str:
-    """`waits (train.py:60) for loader worker 0, which is in uninterruptible sleep (train.py:83)`"""
-    workers = feeding.dead or feeding.suspects
-    first = workers[0]
-    more = f" and {len(workers) - 1} more" if len(workers) > 1 else ""
-    return f"waits{at(feeding.view.where)} for loader worker {first.name}{more}, which {_worker_does(first)}"
-
-
-def _worker_does(worker: Worker) -> str:
-    if worker.dead:
-        return f"has ended: {worker.ended}"
-    how = worker.how_frozen if worker.frozen else worker.how_stuck.removeprefix("it ")
-    return f"{how} in {worker.place}"

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from hangwatch.health import merged
 from hangwatch.model import (
+    ChainEnd,
     Incident,
     Job,
     Judgement,
@@ -27,6 +28,7 @@ from hangwatch.model import (
 )
 from hangwatch.report import words
 from hangwatch.stacks import tree as stack_tree
+from hangwatch.words import inside
 
 T = TypeVar("T")
 
@@ -96,20 +98,30 @@ def _reports(ranks: Iterable[RankEvidence], verdict: Verdict) -> tuple[RankRepor
     for edge in verdict.waits:
         for rank in edge.waiting:
             edges.setdefault(rank, []).append(edge)
-    return tuple(_report(rank, edges.get(rank.rank, ())) for rank in ranks)
+    ends = {rank: end for end in verdict.ends for rank in end.ranks}
+    return tuple(_report(rank, edges.get(rank.rank, ()), ends.get(rank.rank)) for rank in ranks)
 
 
-def _report(rank: RankEvidence, waits: Iterable[Wait]) -> RankReport:
+def _report(rank: RankEvidence, waits: Sequence[Wait], end: ChainEnd | None) -> RankReport:
     reading = rank.reading
     return RankReport(
         phase=str(reading.phase) if reading else "unknown",
         progress=reading.progress if reading else None,
-        waiting_for="; ".join(map(words.wait, waits)),
+        waiting_for="; ".join(map(words.wait, waits)) or (end.awaits if end is not None else _inside(rank)),
         loader=reading.loaders if reading else (),
         exception=reading.exception if reading else None,
         reading=replace(reading, progress=Progress(), loaders=(), exception=None) if reading else None,
         **{name: getattr(rank, name) for name in _SHARED},
     )
+
+
+def _inside(rank: RankEvidence) -> str:
+    """What a rank of which the verdict tells nothing is inside of; "" for one that has ended."""
+    if rank.ended_at is not None or (rank.process is not None and rank.process.state in ("X", "Z")):
+        return ""
+    reading = rank.reading
+    calls = rank.collectives.open_calls or (reading.open_calls if reading is not None else ())
+    return inside(calls, reading.loaders if reading is not None else ())
 
 
 def evidence_of(report: RankReport) -> RankEvidence:

@@ -35,6 +35,8 @@ def _rows(verdict: Verdict) -> Iterator[str]:
         yield f"- **Who:** {_plain(words.culprit(who))}{at}"
     if len(verdict.culprits) > MOST:
         yield f"- and {len(verdict.culprits) - MOST} more"
+    if waits := words.chain(verdict):
+        yield f"- **Chain:** {_plain('; '.join(waits[:MOST]))}"
     if verdict.fix:
         yield f"- **Fix:** {_plain(verdict.fix)}"
 

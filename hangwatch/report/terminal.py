@@ -18,6 +18,7 @@ from hangwatch.model import Incident, Status, Verdict
 from hangwatch.report import words
 
 NARROWEST = 40
+MOST_WAITS = 4  # of the chain that are told on one screen
 SCREEN = 24  # lines; on screens of 100 columns the whole fits
 _WIDEST = 110  # longer lines are hard to read on any screen
 _LABEL = 8  # width of the column of labels
@@ -98,6 +99,8 @@ def _rows(incident: Incident, verbose: bool) -> Iterator[_Row]:
         yield _Row("fix", verdict.fix, 0, most=4)
     if verdict.culprits:
         yield _Row("who", words.culprits(verdict.culprits), 0)
+    if waits := words.chain(verdict):
+        yield _Row("chain", "; ".join(waits[: most or MOST_WAITS]), 2, most=4)
     yield from _argument(verdict, most or 2)
     for sentence, rank in zip(verdict.evidence[: most or 3], chain((2, 5, 8), repeat(9)), strict=False):
         yield _Row("seen", sentence, rank)

@@ -6,8 +6,10 @@ import unicodedata
 
 from hangwatch.model import (
     Certainty,
+    ChainEnd,
     Culprit,
     ForeignMemory,
+    Frame,
     Incident,
     Stage,
     Status,
@@ -16,17 +18,20 @@ from hangwatch.model import (
     Verdict,
     Wait,
 )
-from hangwatch.words import duration, ended, place, ranges, ranks, runs, size
+from hangwatch.words import at, duration, ended, place, ranges, ranks, runs, size, verb
 
 __all__ = [
     "ARGUMENT",
     "NO_VERDICT",
     "cause",
+    "chain",
     "clean",
     "clipped",
     "culprit",
     "culprits",
     "duration",
+    "edges",
+    "end",
     "ended",
     "hang",
     "headline",
@@ -125,6 +130,36 @@ def wait(edge: Wait) -> str:
     whom = f"{ranks(edge.awaited)}, " if edge.awaited else ""
     at = f" ({place(edge.where)})" if edge.where else ""
     return f"{whom}in {edge.what}{at}" if whom else f"{edge.what}{at}"
+
+
+def chain(verdict: Verdict) -> list[str]:
+    """The chain of waits as sentences, from the victims to its end: the page says the same of its drawing.
+
+    `ranks 0, 2-3 wait for rank 1 in all_reduce 12 of group 0 (train.py:71)`, `rank 1 sleeps in push (train.py:83)`
+    """
+    return [*map(_edge, edges(verdict)), *map(end, verdict.ends)]
+
+
+def edges(verdict: Verdict) -> list[Wait]:
+    """The waits of a verdict, those of ranks that wait alike as one; culprits stand apart from their victims."""
+    blamed = {culprit.rank for culprit in verdict.culprits}
+    alike: dict[tuple[tuple[int, ...], str, Frame | None, bool], list[int]] = {}
+    for edge in verdict.waits:
+        for rank in edge.waiting:
+            alike.setdefault((edge.awaited, edge.what, edge.where, rank in blamed), []).append(rank)
+    return [
+        Wait(found[0], awaited, what, where, tuple(found[1:])) for (awaited, what, where, _), found in alike.items()
+    ]
+
+
+def _edge(edge: Wait) -> str:
+    waits = f"{ranks(edge.waiting)} {verb(len(edge.waiting), 'waits', 'wait')}"
+    return f"{waits}{f' for {ranks(edge.awaited)}' if edge.awaited else ''} in {edge.what}{at(edge.where)}"
+
+
+def end(each: ChainEnd) -> str:
+    """`rank 1 sleeps in push (train.py:83)`; of several alike `ranks 1-2: each sleeps ...`"""
+    return f"{ranks(each.ranks)} {each.does}" if not each.also else f"{ranks(each.ranks)}: each {each.does}"
 
 
 def headline(incident: Incident) -> str:

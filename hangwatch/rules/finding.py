@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from hangwatch.facts.case import Case
 from hangwatch.facts.witness import Witness
-from hangwatch.model import Certainty, Culprit, Stage, Status, StepName, Wait
+from hangwatch.model import Certainty, ChainEnd, Culprit, Stage, Status, StepName, Wait
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Finding:
     evidence: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
     waits: tuple[Wait, ...] | None = None
+    ends: tuple[ChainEnd, ...] | None = None
     status: Status | None = None
     stage: Stage | None = None
     awaited: tuple[int, ...] = ()

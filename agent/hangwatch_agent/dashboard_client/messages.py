@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 
+from hangwatch import words
 from hangwatch.model import GroupBeat, GroupHead, LoaderBeat, LoaderFacts, RankBeat, Reading
+from hangwatch.ranks.ledger import is_numbered
 from hangwatch.settings import Settings
 from hangwatch.wire import members
 from hangwatch_agent.roster.patience import patience_with
@@ -52,18 +54,23 @@ def _beat(rank_state: RankState, now: float, settings: Settings, growth: float) 
 
 
 def waiting_for(reading: Reading) -> str:
-    """What a rank is inside of, in words: "all_reduce 12 of group 0", "a batch of loader 1"; else nothing."""
-    for call in reading.open_calls:
-        return (
-            f"{call.op} {call.seq} of group {call.group}" if call.peer is None else f"{call.op} with rank {call.peer}"
-        )
-    for loader in reading.loaders:
-        if loader.inside_next:
-            return f"a batch of loader {loader.index}"
+    """What a rank is inside of, in words: "all_reduce 12 of group 0", "a batch of loader 1"; "" for nothing.
+
+    Where it has entered nothing, that is the first collective that is not complete, as the verdict has it.
+    """
+    if entered := words.inside(reading.open_calls, reading.loaders):
+        return entered
     for head in reading.heads:
-        if head.issued > max(head.completed, 0):
-            return f"collective {head.issued} of group {head.name}"
+        first = max(head.completed, 0) + 1
+        if first <= head.issued:
+            return f"{_op(reading, head.name, first)} {first} of group {head.name}"
     return ""
+
+
+def _op(reading: Reading, group: str, seq: int) -> str:
+    """The operation of a collective; "collective" for one that C++ code issued, or that the board's ring has lost."""
+    known = (call.op for call in reading.calls if (call.group, call.seq) == (group, seq) and is_numbered(call))
+    return next(known, "collective")
 
 
 def _head(head: GroupHead) -> GroupBeat:

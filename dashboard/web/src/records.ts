@@ -795,6 +795,15 @@ export interface Alternative {
   why_not: string;
 }
 
+export interface ChainEnd {
+  rank: number;
+  does: string;
+  awaits: string;
+  pid: number | null;
+  where: Frame | null;
+  also: number[];
+}
+
 export interface Culprit {
   rank: number | null;
   pid: number | null;
@@ -826,6 +835,7 @@ export interface Verdict {
   hang: Certainty | null;
   argument: string[];
   diff: RanksDiff | null;
+  ends: ChainEnd[];
 }
 
 export interface Wait {

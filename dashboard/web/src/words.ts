@@ -1,6 +1,6 @@
 // The words that all views share; they say the same as hangwatch/report/words.py does in the terminal.
 
-import type { Certainty, Culprit, Frame, Incident, Stage, Status, Wait } from "./records";
+import type { Certainty, ChainEnd, Culprit, Frame, Incident, Stage, Status, Verdict, Wait } from "./records";
 
 import { TITLES } from "./titles";
 
@@ -141,6 +141,31 @@ export function culprit(who: Culprit): string {
 export function wait(edge: Omit<Wait, "rank">): string {
   const at = edge.where ? ` (${place(edge.where)})` : "";
   return edge.awaited.length ? `waits for ${ranks(edge.awaited)}, in ${edge.what}${at}` : `waits: ${edge.what}${at}`;
+}
+
+/** rank 1 sleeps in push (train.py:83); of several alike: ranks 1-2: each sleeps ... */
+export function endOfChain(end: ChainEnd): string {
+  return end.also.length ? `${ranks([end.rank, ...end.also])}: each ${end.does}` : `${ranks([end.rank])} ${end.does}`;
+}
+
+/** The chain of waits as sentences, from the victims to its end, as `hangwatch report` says it. */
+export function chain(verdict: Pick<Verdict, "waits" | "culprits"> & Partial<Pick<Verdict, "ends">>): string[] {
+  const blamed = new Set(verdict.culprits.map((who) => who.rank)); // culprits stand apart from their victims
+  const alike = new Map<string, { edge: Wait; waiting: number[] }>();
+  for (const edge of verdict.waits) {
+    for (const rank of [edge.rank, ...(edge.also ?? [])]) {
+      const key = JSON.stringify([edge.awaited, edge.what, edge.where, blamed.has(rank)]);
+      const known = alike.get(key);
+      if (known) known.waiting.push(rank);
+      else alike.set(key, { edge, waiting: [rank] });
+    }
+  }
+  const edges = [...alike.values()].map(({ edge, waiting }) => {
+    const whom = edge.awaited.length ? ` for ${ranks(edge.awaited)}` : "";
+    const at = edge.where ? ` (${place(edge.where)})` : "";
+    return `${ranks(waiting)} ${waiting.length === 1 ? "waits" : "wait"}${whom} in ${edge.what}${at}`;
+  });
+  return [...edges, ...(verdict.ends ?? []).map(endOfChain)];
 }
 
 /** cause proven, cause likely, cause not known */

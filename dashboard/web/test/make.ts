@@ -2,7 +2,7 @@
 
 import type { History, RankColumns } from "../src/api";
 import { PHASES } from "../src/model/phases";
-import type { Collective, Frame, GroupHead, Incident, RankReport, StackNode, StepEntry, Verdict, Wait } from "../src/records";
+import type { ChainEnd, Collective, Frame, GroupHead, Incident, RankReport, StackNode, StepEntry, Verdict, Wait } from "../src/records";
 
 export function frame(file: string, line = 1, name = "f", native = false): Frame {
   return { file, line, function: name, native };
@@ -31,8 +31,12 @@ export function report(rank: number, more: Partial<RankReport> = {}): RankReport
 export function verdict(more: Partial<Verdict> = {}): Verdict {
   return {
     cause: "uneven-steps", certainty: "proven", summary: "Rank 3 ran out of data.", fix: "", docs: "", culprits: [], victims: [],
-    step: { epoch: null, batch: null, step: null }, evidence: [], alternatives: [], waits: [], details: [], hang: "proven", argument: [], diff: null, ...more,
+    step: { epoch: null, batch: null, step: null }, evidence: [], alternatives: [], waits: [], details: [], hang: "proven", argument: [], diff: null, ends: [], ...more,
   };
+}
+
+export function chainEnd(rank: number, does: string, more: Partial<ChainEnd> = {}): ChainEnd {
+  return { rank, does, awaits: "", pid: null, where: null, also: [], ...more };
 }
 
 export function incident(ranks: RankReport[], more: Partial<Incident> = {}): Incident {

@@ -9,7 +9,7 @@ const verdict: Verdict = {
     excerpt: { file: "/home/mia/train.py", line: 88, first: 87, lines: ["x = 1", "dist.barrier()"], changed: false },
   }],
   victims: [0], step: { epoch: 0, batch: 1, step: 1 }, evidence: ["others 251"], alternatives: [{ cause: "early-exit", certainty: "undetermined", why_not: "its loader is exhausted" }],
-  waits: [], details: [], hang: "proven", argument: [], diff: null,
+  waits: [], details: [], hang: "proven", argument: [], diff: null, ends: [],
 };
 
 test("a verdict as Markdown says what the page says", () => {

@@ -13,6 +13,7 @@ from hangwatch.facts.processes.child import CHILD_IDLE_CPU_S, Child, waits_for_c
 from hangwatch.facts.processes.data_loading import Feeding, Worker
 from hangwatch.model import Frame, LockFile, LockOwner, ProcessFacts
 from hangwatch.ranks.view import RankView
+from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.frames import user_frame
 
 _TAKES = re.compile(r"^(async )?with\b|\.acquire\(")
@@ -87,15 +88,32 @@ def held_lock(view: RankView) -> LockFile | None:
 
 def lock_waits(case: Case) -> list[LockWait]:
     """The waits for locks that living processes hold, of ranks that nothing else keeps."""
-    found = []
-    for view in case:
-        if view.dead or view.stopped or view.now.in_collective or view.works:
-            continue
-        if (lock := held_lock(view)) is not None:
-            found.append(LockWait(view, lock))
-        else:
-            found.extend(_waits_of_children(view))
-    return found
+    return [wait for view in case for wait in _waits_of(view)]
+
+
+def lock_wait(view: RankView) -> LockWait | None:
+    """The first wait of one rank, or of a process that it waits for, for a lock that a living process holds."""
+    return next(_waits_of(view), None)
+
+
+def stale_lock(view: RankView) -> LockFile | None:
+    """The lock file that a rank waits for and no living process holds.
+
+    A lock file of the program's own has no frame that tells of it: there its text names the dead process.
+    """
+    if view.dead or view.now.in_collective:
+        return None
+    known = view.main.doing is Doing.FILE_LOCK
+    return next((lock for lock in view.evidence.lock_files if not lock.owner_alive and (known or lock.owner_pid)), None)
+
+
+def _waits_of(view: RankView) -> Iterator[LockWait]:
+    if view.dead or view.stopped or view.now.in_collective or view.works:
+        return
+    if (lock := held_lock(view)) is not None:
+        yield LockWait(view, lock)
+    else:
+        yield from _waits_of_children(view)
 
 
 def _waits_of_children(view: RankView) -> Iterator[LockWait]:

@@ -75,6 +75,14 @@ def stuck_children(view: RankView) -> list[tuple[ProcessEvidence, Activity]]:
     return found
 
 
+def awaited_children(view: RankView) -> list[Child]:
+    """The child processes, none of which works, that `how_stuck` says a rank waits for."""
+    if stuck := stuck_children(view):
+        return [Child(each) for each, _ in stuck]
+    child = _only_child(view)
+    return [child] if child is not None else []
+
+
 def how_stuck(view: RankView) -> str:
     """On what a rank is blocked, as far as the system or its frames say."""
     if lock := held_lock(view):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hangwatch.model import ExceptionFacts, Frame, Incident, RankReport, StepTimes, Wait, every_rank
+from hangwatch.model import ChainEnd, ExceptionFacts, Frame, Incident, RankReport, StepTimes, Wait, every_rank
 from hangwatch.report import words
 from hangwatch.report.html.markup import Child, Html, block, details, join, table, tag
 from hangwatch.stacks.frames import user_frame
@@ -115,22 +115,23 @@ def own_frame(frames: tuple[Frame, ...]) -> Frame | None:
 
 
 def waits(incident: Incident) -> Html:
-    """The chain of waits: ranks that wait alike share a line."""
-    alike: dict[tuple[tuple[int, ...], str, Frame | None], list[int]] = {}
-    for edge in incident.verdict.waits:
-        alike.setdefault((edge.awaited, edge.what, edge.where), []).extend(edge.waiting)
+    """The chain of waits, with its end: ranks that wait alike share a line."""
     parts = roles(incident)
-    lines = (
-        _edge(ranks, Wait(ranks[0], awaited, what, where), parts) for (awaited, what, where), ranks in alike.items()
-    )
-    return tag("ol", *lines, class_="chain") if alike else Html("")
+    lines = [_edge(edge, parts) for edge in words.edges(incident.verdict)]
+    lines += [_end(end, parts) for end in incident.verdict.ends]
+    return tag("ol", *lines, class_="chain") if lines else Html("")
 
 
-def _edge(waiting: list[int], edge: Wait, parts: dict[int, str]) -> Html:
+def _end(end: ChainEnd, parts: dict[int, str]) -> Html:
+    name = tag("b", words.ranks(end.ranks), class_=_role(end.ranks, parts))
+    return tag("li", name, tag("span", words.end(end).removeprefix(words.ranks(end.ranks)), class_="arrow"))
+
+
+def _edge(edge: Wait, parts: dict[int, str]) -> Html:
     where = tag("code", words.place(edge.where), title=edge.where.file) if edge.where else None
     return tag(
         "li",
-        tag("b", words.ranks(waiting), class_=_role(waiting, parts)),
+        tag("b", words.ranks(edge.waiting), class_=_role(edge.waiting, parts)),
         tag("span", edge.what, " ", where, class_="arrow"),
         tag("b", words.ranks(edge.awaited), class_=_role(edge.awaited, parts)) if edge.awaited else None,
     )

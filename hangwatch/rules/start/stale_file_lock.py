@@ -5,18 +5,16 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.data_waits import victims_of
-from hangwatch.facts.processes.locks import on_network
-from hangwatch.model import Certainty, Culprit, LockFile, Stage, Status
-from hangwatch.ranks.view import RankView
+from hangwatch.facts.processes.locks import on_network, stale_lock
+from hangwatch.model import Certainty, Culprit, Stage, Status
 from hangwatch.rules.finding import Finding
-from hangwatch.stacks.activity import Doing
 
 FRESH_S = 5.0  # seconds; the process that made a lock may be about to open or to remove it
 
 
 def stale_file_lock(case: Case) -> Finding | None:
     """A rank polls for a lock file that no living process holds."""
-    waiting = [(view, lock) for view in case if (lock := _stale(view)) is not None]
+    waiting = [(view, lock) for view in case if (lock := stale_lock(view)) is not None]
     if not waiting:
         return None
     view, lock = waiting[0]
@@ -45,11 +43,3 @@ def stale_file_lock(case: Case) -> Finding | None:
         stage=Stage.START,
         awaited=tuple(ranks),
     )
-
-
-def _stale(view: RankView) -> LockFile | None:
-    """A lock file of the program's own has no frame that tells of it: there its text names the dead process."""
-    if view.dead or view.now.in_collective:
-        return None
-    known = view.main.doing is Doing.FILE_LOCK
-    return next((lock for lock in view.evidence.lock_files if not lock.owner_alive and (known or lock.owner_pid)), None)

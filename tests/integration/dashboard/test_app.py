@@ -44,15 +44,15 @@ def test_ranks_that_never_came_are_absent(dashboard: Dashboard) -> None:
 
 
 def test_what_ranks_wait_for_is_one_call_until_and_after_the_verdict(dashboard: Dashboard) -> None:
-    # GIVEN a node that knows the last call of a rank only, which has issued two that are not complete
-    late = {"heads": (GroupBeat(FakeNode().group.id, 502, 500),), "waiting_for": "collective 502 of group 0"}
+    # GIVEN a rank that has issued two calls which are not complete, and one in its barrier
+    late = {"heads": (GroupBeat(FakeNode().group.id, 502, 500),), "waiting_for": "collective 501 of group 0"}
     inside = {"heads": late["heads"], "waiting_for": "barrier 501 of group 0"}
     node = FakeNode(ranks=(0, 1, 2, 3), still_s=5.0, changes={0: late, 3: inside})
     dashboard.send(node)
     job = dashboard.job["key"]
-    # THEN the rank waits for one of both
+    # THEN each waits for what its node says
     waits = dashboard.get(f"/jobs/{job}/ranks")["waiting_for"]
-    assert waits == {"0": "one of the collectives 501-502 of group 0", "3": "barrier 501 of group 0"}
+    assert waits == {"0": "collective 501 of group 0", "3": "barrier 501 of group 0"}
     # AND once there is a verdict, for the one that the verdict names
     live = dashboard.service.registry.jobs[job]
 

@@ -33,7 +33,7 @@ def test_what_was_found_is_told_though_the_verdict_cannot_be_put_together(monkey
     def fails(*evidence: object) -> None:
         raise RuntimeError("no waits")
 
-    monkeypatch.setattr("hangwatch.judge.verdict.chain", fails)
+    monkeypatch.setattr("hangwatch.judge.chain.chain", fails)
     verdict = diagnose(snapshot).verdict
     assert (verdict.cause, verdict.summary, verdict.culprits) == (whole.cause, whole.summary, whole.culprits)
     assert verdict.certainty is Certainty.LIKELY

@@ -61,8 +61,8 @@ def test_all_wait_for_one_whose_worker_is_in_uninterruptible_sleep() -> None:
     fed = feeding(1, *workers, issued=10, completed=10, **FOUR)
     assert line(still(waits(0), fed, waits(2), waits(3))) == (
         "hangwatch: no progress for 10 s: ranks 0 and 2-3 wait in backward (train.py:50) for rank 1, which waits"
-        " (train.py:50) for loader worker 0, which sleeps uninterruptibly in the kernel (state D) in __getitem__"
-        " (train.py:12); reported as hung after 60 s"
+        " (train.py:50) for loader worker 0 (pid 210), which sleeps uninterruptibly in the kernel (state D) in"
+        " __getitem__ (train.py:12); reported as hung after 60 s"
     )
 
 

@@ -27,6 +27,7 @@ def test_it_says_what_the_terminal_says() -> None:
         " Ranks 0-2 wait in loss.backward (train.py:71)",
         "- **Cause:** Ranks ran out of data at different batches (`uneven-steps`), cause proven",
         "- **Who:** rank 3, pid 4711 on node-b at `/home/mia/vision/train.py:88`",
+        "- **Chain:** ranks 0-2 wait for rank 3 in all_reduce 501 of group 0 (train.py:71); rank 3 waits for ranks 0-2",
         "- **Fix:** give every rank the same number of batches",
         ">   88 ",
         "**Evidence**\n\n- rank 3 drew 250 batches",

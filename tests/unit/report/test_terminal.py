@@ -32,6 +32,8 @@ hangwatch: HUNG, proven, 3.1 s after the last step; cause proven
   fix     give every rank the same number of batches: DistributedSampler(..., drop_last=True), or
           pad the last one
   who     rank 3, pid 4711 on node-b
+  chain   ranks 0-2 wait for rank 3 in all_reduce 501 of group 0 (train.py:71); rank 3 waits for
+          ranks 0-2 in barrier 501 of group 0 (train.py:88)
   proof   Ranks 0-2 wait in all_reduce (train.py:71), which cannot complete without rank 3
           Rank 3 waits in barrier (train.py:88), which cannot complete without ranks 0-2
   seen    rank 3 drew 250 batches in epoch 0, then its loader ended; others 251

@@ -3,7 +3,6 @@
 import type { GroupColumns, GroupHeads, RankColumns } from "../api";
 import type { GroupHead, Incident, RankReport } from "../records";
 import { ranges, runs } from "../words";
-import { inside } from "./inside";
 import { PHASES } from "./phases";
 
 export function columnsOf(incident: Incident): RankColumns {
@@ -35,7 +34,7 @@ export function columnsOf(incident: Incident): RankColumns {
     sync_s: times.map((time) => (time ? Math.max(0, time.total_s - time.data_s - time.before_sync_s) : 0)),
     last_step_s: times.map((time) => time?.last_s ?? 0),
     issued: ranks.map((rank) => rank.progress?.calls ?? 0),
-    waiting_for: sparse((rank) => rank.waiting_for || inside(rank)),
+    waiting_for: sparse((rank) => rank.waiting_for),
     exception: sparse((rank) => rank.exception && `${rank.exception.type}: ${rank.exception.message}`),
     process_state: sparse((rank) => rank.process?.state),
     absent: absent(incident),

@@ -1,7 +1,7 @@
 // The verdict as Markdown, to be pasted into an issue or a chat; the same as `hangwatch report --markdown` writes.
 
 import type { Job, NextCheck, Verdict } from "../records";
-import { cause, culprit, title } from "../words";
+import { cause, chain, culprit, title } from "../words";
 
 const MOST = 10;
 const MOST_DETAILS = 3;
@@ -20,6 +20,8 @@ function rows(verdict: Verdict): string {
     lines.push(`- **Who:** ${plain(culprit(who))}${at}`);
   }
   if (verdict.culprits.length > MOST) lines.push(`- and ${verdict.culprits.length - MOST} more`);
+  const waits = chain(verdict);
+  if (waits.length) lines.push(`- **Chain:** ${plain(waits.slice(0, MOST).join("; "))}`);
   if (verdict.fix) lines.push(`- **Fix:** ${plain(verdict.fix)}`);
   return lines.join("\n");
 }

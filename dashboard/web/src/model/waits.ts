@@ -1,10 +1,11 @@
 // Who waits for whom, as a small graph: ranks in the same wait are one node.
 
-import type { Frame, Verdict, Wait } from "../records";
+import type { ChainEnd, Frame, Verdict, Wait } from "../records";
 
 export interface WaitNode {
-  ranks: number[];
+  ranks: number[]; // none where what is awaited is no rank
   atFault: boolean;
+  awaits?: string; // what that is: "loader worker 0 (pid 88)"
 }
 
 export interface WaitEdge {
@@ -17,12 +18,17 @@ export interface WaitEdge {
 export interface WaitGraph {
   nodes: WaitNode[];
   edges: WaitEdge[];
+  ends: ChainEnd[]; // what ranks do, or wait for, that wait for no rank
   cut: number; // nodes that were left out
 }
 
+type Drawn = Pick<WaitGraph, "nodes" | "edges">;
+
 const MOST_NODES = 8;
 
-export function waitGraph(verdict: Pick<Verdict, "waits" | "culprits">): WaitGraph {
+const MOST_ENDS = 4;
+
+export function waitGraph(verdict: Pick<Verdict, "waits" | "culprits"> & Partial<Pick<Verdict, "ends">>): WaitGraph {
   const blamed = new Set(verdict.culprits.flatMap((culprit) => (culprit.rank === null ? [] : [culprit.rank])));
   const merged = new Map<string, { ranks: number[]; wait: Wait }>();
   for (const wait of verdict.waits) {
@@ -46,7 +52,23 @@ export function waitGraph(verdict: Pick<Verdict, "waits" | "culprits">): WaitGra
     what: entry.wait.what,
     where: entry.wait.where,
   }));
-  return { ...ordered(nodes, edges), cut: merged.size - kept.length };
+  const ends = (verdict.ends ?? []).slice(0, MOST_ENDS); // files of older versions have none
+  const cut = merged.size - kept.length + (verdict.ends?.length ?? 0) - ends.length;
+  return { ...withEnds(ordered(nodes, edges), ends), ends, cut };
+}
+
+/** The nodes of ranks that wait for no rank, and those of what they wait for, which stand below all others. */
+function withEnds(graph: Drawn, ends: ChainEnd[]): Drawn {
+  const drawn: Drawn = { nodes: [...graph.nodes], edges: [...graph.edges] };
+  for (const end of ends) {
+    const ranks = [end.rank, ...end.also];
+    let from = drawn.nodes.findIndex((node) => ranks.some((rank) => node.ranks.includes(rank)));
+    if (from < 0) from = drawn.nodes.push({ ranks, atFault: true }) - 1;
+    if (!end.awaits) continue;
+    const to = drawn.nodes.push({ ranks: [], atFault: false, awaits: end.awaits }) - 1;
+    drawn.edges.push({ from, to: [to], what: "", where: end.where });
+  }
+  return drawn;
 }
 
 function awaitedOnly(kept: { wait: Wait }[], waiting: Set<number>, blamed: Set<number>): WaitNode[] {
@@ -57,7 +79,7 @@ function awaitedOnly(kept: { wait: Wait }[], waiting: Set<number>, blamed: Set<n
 }
 
 /** Nodes in the order in which one waits for the next, so that most arrows point forward; who is at fault comes last. */
-function ordered(nodes: WaitNode[], edges: WaitEdge[]): { nodes: WaitNode[]; edges: WaitEdge[] } {
+function ordered(nodes: WaitNode[], edges: WaitEdge[]): Drawn {
   const order: number[] = [];
   const visit = (index: number): void => {
     if (order.includes(index)) return;

@@ -8,7 +8,7 @@ import type { HealthWarning } from "../records";
 import type { Node, Scene } from "../scene";
 import { duration, pastForecast, plural, ranks, title } from "../words";
 import { RankGrid, Situations } from "./grid";
-import { Waits } from "./waits";
+import { hasChain, Waits } from "./waits";
 
 const FEW_NODES = 8;
 const MOST_NODES = 512;
@@ -16,7 +16,7 @@ const SILENT_S = 5;
 const BESIDE = 256; // a larger grid needs the whole width
 
 export function Overview({ scene, incidents }: { scene: Scene; incidents?: ComponentChildren }) {
-  const waits = scene.verdict.value !== null && scene.verdict.value.waits.length > 0;
+  const waits = scene.verdict.value !== null && hasChain(scene.verdict.value);
   const warnings = scene.warnings.value.length > 0 && <Warnings found={scene.warnings.value} over={scene.over.value} />;
   return (
     <>

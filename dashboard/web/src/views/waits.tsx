@@ -1,34 +1,49 @@
 // Who waits for whom, drawn small, and in sentences below.
 
 import { Nothing } from "../parts/bits";
-import { ownWaits } from "../model/inside";
 import { waitGraph, type WaitEdge, type WaitGraph, type WaitNode } from "../model/waits";
+import type { Verdict } from "../records";
 import { role, type Scene } from "../scene";
-import { place, ranges, ranks } from "../words";
+import { endOfChain, place, ranges, ranks } from "../words";
 
 const BOX = { left: 26, width: 186, right: 130, height: 42, gap: 56 };
 
 export function Waits({ scene }: { scene: Scene }) {
   const verdict = scene.verdict.value;
-  if (!verdict?.waits.length) {
+  if (!verdict || !hasChain(verdict)) {
     return <Nothing>{verdict ? "No rank waits for another one in this verdict." : "No rank is stuck: there is nothing to draw."}</Nothing>;
   }
-  const own = ownWaits(verdict, scene.doc.value?.ranks ?? []);
-  const graph = waitGraph({ culprits: verdict.culprits, waits: [...verdict.waits, ...own] });
+  const graph = waitGraph(verdict);
   return (
     <div class="waits">
       <Drawing graph={graph} named={role(scene)} />
       <ol>
-        {graph.edges.map((edge) => (
+        {betweenRanks(graph).map((edge) => (
           <li key={`${edge.from} ${edge.what}`}>
             <a href={scene.link("ranks", graph.nodes[edge.from]!.ranks[0])}>{ranks(graph.nodes[edge.from]!.ranks)}</a>{" "}
             {sentence(graph, edge)}
+          </li>
+        ))}
+        {graph.ends.map((end) => (
+          <li key={end.rank}>
+            <a href={scene.link("ranks", end.rank)}>{ranks([end.rank, ...end.also])}</a>
+            {endOfChain(end).slice(ranks([end.rank, ...end.also]).length)}
           </li>
         ))}
       </ol>
       {graph.cut > 0 && <p class="quiet">and {graph.cut} further waits</p>}
     </div>
   );
+}
+
+/** Whether there is something to draw: a wait, or what a rank does for which others may wait. */
+export function hasChain(verdict: Verdict): boolean {
+  return verdict.waits.length > 0 || (verdict.ends?.length ?? 0) > 0;
+}
+
+/** The edges that end at ranks; those to the ends of the chain are told with these. */
+function betweenRanks(graph: WaitGraph): WaitEdge[] {
+  return graph.edges.filter((edge) => !edge.to.some((to) => graph.nodes[to]!.awaits));
 }
 
 function sentence(graph: WaitGraph, edge: WaitEdge): string {
@@ -42,7 +57,8 @@ function sentence(graph: WaitGraph, edge: WaitEdge): string {
 function Drawing({ graph, named }: { graph: WaitGraph; named: string }) {
   const tall = graph.nodes.length * (BOX.height + BOX.gap) - BOX.gap + 4;
   const wide = BOX.left + BOX.width + BOX.right;
-  const says = graph.edges.map((edge) => `${ranks(graph.nodes[edge.from]!.ranks)} ${sentence(graph, edge)}`).join("; ");
+  const waits = betweenRanks(graph).map((edge) => `${ranks(graph.nodes[edge.from]!.ranks)} ${sentence(graph, edge)}`);
+  const says = [...waits, ...graph.ends.map(endOfChain)].join("; ");
   return (
     <svg class="drawing" viewBox={`0 0 ${wide} ${tall}`} width={wide} height={tall} role="img" aria-label={says}>
       <defs>
@@ -51,7 +67,7 @@ function Drawing({ graph, named }: { graph: WaitGraph; named: string }) {
         </marker>
       </defs>
       {graph.edges.flatMap((edge) => edge.to.map((to) => <Arrow key={`${edge.from}-${to}`} from={edge.from} to={to} what={edge.what} />))}
-      {graph.nodes.map((node, index) => <Box key={node.ranks.join()} node={node} y={top(index)} named={named} />)}
+      {graph.nodes.map((node, index) => <Box key={node.awaits ?? node.ranks.join()} node={node} y={top(index)} named={named} />)}
     </svg>
   );
 }
@@ -62,12 +78,27 @@ function top(index: number): number {
 
 function Box({ node, y, named }: { node: WaitNode; y: number; named: string }) {
   const middle = BOX.left + BOX.width / 2;
+  if (node.awaits) return <End awaits={node.awaits} y={y} />;
   const name = `${node.ranks.length > 1 ? "ranks" : "rank"} ${ranges(node.ranks)}`;
   return (
     <g class={`node ${node.atFault ? "fault" : ""}`}>
       <rect x={BOX.left} y={y} width={BOX.width} height={BOX.height} rx="5" />
       <text x={middle} y={y + (node.atFault ? 18 : 26)} class="name">{clip(name, 21)}</text>
       {node.atFault && <text x={middle} y={y + 33} class="why">{named}</text>}
+    </g>
+  );
+}
+
+/** What a rank waits for that is no rank. */
+function End({ awaits, y }: { awaits: string; y: number }) {
+  const [name = awaits, more = ""] = awaits.split(/, (?=held by )| (?=\(pid \d+\)$)/);
+  const x = BOX.left + BOX.width / 2;
+  return (
+    <g class="node end">
+      <rect x={BOX.left} y={y} width={BOX.width} height={BOX.height} rx="5" />
+      <text x={x} y={y + (more ? 18 : 26)} class="name">{clip(name, 24)}</text>
+      {more && <text x={x} y={y + 33} class="why">{clip(more, 26)}</text>}
+      <title>{awaits}</title>
     </g>
   );
 }

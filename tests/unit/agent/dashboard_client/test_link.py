@@ -13,6 +13,7 @@ import pytest
 from hangwatch import model
 from hangwatch.model import (
     Collective,
+    GroupHead,
     Job,
     LoaderFacts,
     NodeBatch,
@@ -327,3 +328,11 @@ def test_what_a_rank_waits_for_in_words() -> None:
     assert waiting_for(reading(loaders=(LoaderFacts(1, 10, inside_next=True),))) == "a batch of loader 1"
     assert waiting_for(reading(heads=blocked())) == "collective 12 of group 0"
     assert waiting_for(reading(phase=Phase.DATA)) == ""
+
+
+def test_of_two_calls_that_are_not_complete_a_rank_waits_for_the_first() -> None:
+    heads = (GroupHead("0", (0, 1), issued=306, completed=304),)
+    assert waiting_for(reading(heads=heads)) == "collective 305 of group 0"
+    # AND by its name where Python code issued it: a send takes no number of the group
+    calls = (Collective("0", 305, "isend", peer=1), Collective("0", 305, "all_reduce"), Collective("0", 306, "barrier"))
+    assert waiting_for(reading(heads=heads, calls=calls)) == "all_reduce 305 of group 0"
