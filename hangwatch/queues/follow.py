@@ -14,7 +14,7 @@ Due = Callable[[int], tuple[Communicator, bool] | None]
 _ENDS = frozenset({Kind.MISMATCH, Kind.WIRE, Kind.MISSING, Kind.STALE})
 _NOT_COME = frozenset({Kind.ABSENT, Kind.MISSING, Kind.PEER})
 _DUE = frozenset({Kind.ABSENT, Kind.PEER})
-_ASKED = 4  # of the ranks that are missed, for what they do next
+_HABITS_ASKED = 4  # of the ranks that are missed, for what they do next
 
 
 @dataclass(slots=True)
@@ -166,7 +166,7 @@ def _due_first(ordered: list[Chain], due: Due) -> list[Chain]:
 
 def _is_next(one: Stuck, due: Due) -> bool:
     """Whether a rank that is missed there makes such a call next."""
-    return any(due(rank) == (one.group, bool(one.peers)) for rank in one.awaited[:_ASKED])
+    return any(due(rank) == (one.group, bool(one.peers)) for rank in one.awaited[:_HABITS_ASKED])
 
 
 def _ranks_did_not_come(chain: Chain) -> bool:
