@@ -28,6 +28,7 @@ _MISPAIRED = "every later call of that group is mispaired"
 _MOST_RANKS = 64  # of a large job that are compared
 _MOST_CONCERNED = 16  # ranks of a circle whose orders are held against those of others of their role
 _SAME_ROLE = 32  # calls that ranks made alike before they parted: until then they ran one part of the program
+_RUN = 3  # calls of one kind, one behind the other, that make a loop of such calls
 _OF_A_ROLE = 2  # ranks of a role that tell who left its order
 _TOLD = (Kind.SKIPPED, Kind.EXTRA, Kind.MOVED)
 
@@ -167,11 +168,14 @@ def _finding(histories: Histories, chain: Chain, rank: int, found: Parting, usua
         Kind.MOVED: f"Rank {rank} made {words.plural(found.reading.count, 'call')} in another order than the others,"
         f" from {what} on",
     }[kind]
+    turn = kind is Kind.EXTRA and _is_turn(found)
+    if turn:
+        said = f"Rank {rank} made {what} once more than the others, as one more turn of a loop"
     times = f", {found.reading.count} times" if found.reading.scattered else ""
     behind = words.plural(found.reading.agreeing, "call")
     lost = orders.lost(rank) and found.place < ENOUGH  # the place may lie before what is recorded
     return Finding(
-        _cause(kind, rank),
+        "uneven-steps" if turn else _cause(kind, rank),
         Certainty.UNDETERMINED if lost else Certainty.LIKELY,
         f"{said}{times}: {'so the ranks wait for each other, over several groups' if chain.circle else _MISPAIRED}.",
         culprits=((rank, call.where),),
@@ -180,8 +184,8 @@ def _finding(histories: Histories, chain: Chain, rank: int, found: Parting, usua
             f"over all of their groups, {ranks(usual)} made the same calls in one order",
             f"behind that place, {behind} of rank {rank} agree again with theirs",
         ),
-        waits=tuple(edge for each in chain.roots for edge in wait_edges(each)),
-        alternatives=tuple(_or_else(kind, rank)),
+        waits=tuple(edge for each in chain.roots for edge in wait_edges(each, each.awaited or [rank])),
+        alternatives=tuple(_or_else(kind, rank, turn=turn)),
         left_out=call if kind is Kind.SKIPPED else None,
     )
 
@@ -205,7 +209,16 @@ def _named(call: Call, changed: IssuedCall, found: Parting) -> str:
     return named(call, 1 + max(each.number for each in before if each.group is group), group)
 
 
-def _or_else(kind: Kind, rank: int) -> Iterable[Alternative]:
+def _is_turn(found: Parting) -> bool:
+    """Whether one call was added right behind several like it: a loop, where one made twice stands behind one."""
+    tokens = [each.token for each in found.mine[: found.place + 1]]
+    return found.reading.count == 1 and not found.reading.scattered and tokens[-_RUN:] == tokens[-1:] * _RUN
+
+
+def _or_else(kind: Kind, rank: int, *, turn: bool) -> Iterable[Alternative]:
+    if turn:
+        said = f"rank {rank} may have made that call alone, and not as a turn of the loop"
+        yield Alternative(alone_cause([rank]), Certainty.UNDETERMINED, said)
     if kind is Kind.SKIPPED:
         said = f"rank {rank} may make that call later than the others, and not leave it out"
         yield Alternative("group-order-cycle", Certainty.UNDETERMINED, said)

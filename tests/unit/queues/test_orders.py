@@ -129,3 +129,19 @@ def test_a_stage_is_held_against_those_of_its_role_in_other_replicas(culprit: in
     assert (found.cause, blamed(found), found.certainty) == ("skipped-collective", [culprit], "likely")
     others = [rank for rank in range(4 * REPLICAS) if rank // 2 % 2 == culprit // 2 % 2 and rank != culprit]
     assert found.evidence[0] == f"over all of their groups, {words.ranks(others)} made the same calls in one order"
+
+
+def test_a_call_behind_several_like_it_is_a_turn_of_their_loop(tmp_path: Path) -> None:
+    """As many batches of training follow the longer validation as on the others, so that its end is told."""
+
+    def epoch(batches: int) -> list[Step]:
+        return [*[Call("all_reduce", 10, 4096)] * 7, *[Call("_allgather_base", 20, 64)] * batches]
+
+    programs = {
+        rank: [*epoch(4) * 2, *epoch(5 if rank == 2 else 4), *[Call("all_reduce", 10, 4096)] * 5, Sync()]
+        for rank in range(4)
+    }
+    found = verdict(JobDumps(programs, {}, timed=False), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("uneven-steps", [2], "likely")
+    assert "once more than the others, as one more turn of a loop" in found.summary
+    assert [(wait.rank, wait.also, wait.awaited) for wait in found.waits] == [(0, (1, 3), (2,))]
