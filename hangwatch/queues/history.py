@@ -22,7 +22,7 @@ from .in_step import more_than_ever
 from .loops import RARE, as_ever, ended, ends, in_its_turn, left_as_before, longest, turn_again
 from .matching import kind_of, shape
 from .model import Call, Communicator, Lane, Queues
-from .names import of_one_path, path_of
+from .names import may_leave_a_loop, of_one_path, path_of
 from .readings import ENOUGH, FARTHEST, Kind, Reading, as_changed, due, habit, of_a_run, read, regular, swapped
 from .rows import left_out_before, usual_rank
 from .told import is_sited, told_by_all
@@ -270,8 +270,8 @@ class Histories:
         in_step = more_than_ever(lane, row, usual, place)
         changed = as_changed(row, usual, place, self._of_one_path)
         reading = in_step or changed or self._reading(row, usual, place)
-        may_end, left_stayed = self._may_end(row[place]), ends(reading, row, usual, place)
-        left, stayed = left_stayed[0] * may_end, left_stayed[1] * self._may_end(usual[place])
+        may_end, left_stayed = self._may_end(row[place], usual[place]), ends(reading, row, usual, place)
+        left, stayed = left_stayed[0] * may_end, left_stayed[1] * self._may_end(usual[place], row[place])
         known = place >= FARTHEST or not (lane.lost or theirs.lost)  # else what seems new may have come before
         tells = not reading.run and (known or row[place] in row[:place])
         at, there = len(lane) - len(row) + place, len(theirs) - len(usual) + place
@@ -320,10 +320,9 @@ class Histories:
         parts = next(((one, other) for one, other in zip(mine, theirs, strict=False) if one != other), None)
         return parts is not None and parts[0].file == parts[1].file and parts[0].line < parts[1].line
 
-    def _may_end(self, own: int) -> bool:
-        """Whether that call may come behind a loop: what no line of the user's makes is of a step, as in backward."""
-        place = self._places[own]
-        return not self.sited or (place is not None and origin(place.file) == "user")
+    def _may_end(self, own: int, usual: int) -> bool:
+        """Whether that call may come behind a loop of the other one, by the lines that are known."""
+        return not self.sited or may_leave_a_loop(self.call_of(own), self.call_of(usual))
 
     def _is_lone(self, row: array[int], usual: array[int], place: int) -> bool:
         """Whether all calls from a place on are new ones, and not the others' from other lines: a path of its own."""

@@ -47,6 +47,16 @@ def path_of(call: Call) -> list[Frame]:
     return [frame for frame in reversed(call.frames) if origin(frame.file) in ("user", "package")]
 
 
+def may_leave_a_loop(own: Call, usual: Call) -> bool:
+    """Whether `own` may come behind a loop of the program in which `usual` is made.
+
+    What no line of the user's makes is of a step, as in backward; and one line makes all calls of a step in which a
+    framework's hooks gather and reduce.
+    """
+    lines = [[frame for frame in call.frames if origin(frame.file) == "user"] for call in (own, usual)]
+    return bool(own.where and origin(own.where.file) == "user") and lines[0] != lines[1]
+
+
 def of_no_line(call: Call) -> bool:
     """Whether a thread of torch's own made the call, or a hook of a library's: such a call is of a step."""
     return user_frame(call.frames) is None

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from hangwatch.model import Frame
+from hangwatch.queues import model
 from hangwatch.queues.loops import as_ever, left_as_before, visits
+from hangwatch.queues.names import may_leave_a_loop
 from tests.dump_verdicts import blamed, verdict
 from tests.dump_world import Call, JobDumps, Step, Sync, every
 
@@ -250,3 +253,22 @@ def test_gradients_that_are_reduced_after_another_number_of_turns_have_another_c
     found = verdict(job, tmp_path)
     assert (found.cause, blamed(found), found.certainty) == ("gradient-sync-mismatch", [1], "likely")
     assert said in found.summary
+
+
+def _call(op: str, hook: int, line: int) -> model.Call:
+    """Made by a hook of a framework, under a line of the program; 0: by no line of it."""
+    program = (Frame("/home/u/proj/train.py", line, "step"),) if line else ()
+    return model.Call(op, frames=(Frame("/venv/lib/python3.11/site-packages/torch/hooks.py", hook, "hook"), *program))
+
+
+@pytest.mark.parametrize(
+    ("own", "usual", "may"),
+    [
+        (_call("barrier", 1, 80), _call("all_gather", 2, 44), True),
+        (_call("barrier", 1, 80), _call("all_reduce", 2, 0), True),  # the gradients' of backward
+        (_call("reduce_scatter", 1, 44), _call("all_gather", 2, 44), False),  # both in one step of a framework's
+        (_call("reduce_scatter", 1, 0), _call("all_gather", 2, 44), False),
+    ],
+)
+def test_what_one_line_makes_leaves_no_loop_of_the_program(own: model.Call, usual: model.Call, may: bool) -> None:
+    assert may_leave_a_loop(own, usual) is may
