@@ -154,6 +154,7 @@ class _Apart:
     fresh: bool
     of_a_step: bool  # no line of the program makes these ranks' call, as in backward, but one makes the others' call
     one_call: bool  # the two calls may be the two ways of one branch all the same
+    goes_on: bool  # behind it, these ranks made calls of their rounds again: they have left no loop
 
     def causes(self) -> tuple[str, ...]:
         """What it may be, what fits best first.
@@ -165,6 +166,7 @@ class _Apart:
         if self.of_a_step:
             return (_CADENCE, _SKIPPED) if self.fresh else (_SKIPPED, _UNEVEN)
         alone = (_ALONE, _UNEVEN) if 0 in self.who else (_UNEVEN, _DECIDED, _SKIPPED)
+        alone = (alone_cause(self.who), _SKIPPED) if self.goes_on else alone
         return (_MISMATCH, *alone) if self.one_call or not self.why else (*alone, _MISMATCH)
 
     def said(self) -> str:
@@ -199,7 +201,8 @@ def _apart(root: Stuck, who: list[int], histories: Histories, *, fresh: bool) ->
     lost = any(root.group.lanes[rank].lost for rank in who)
     why = (_NOT_RECORDED if lost else _FRESH) if fresh else _ROUTINE if routine else path if elsewhere else ""
     one_call = (_by_one_line if sited and elsewhere else _of_one_tensor if sited else _alike)(own, other)
-    return _Apart(who, why, routine, fresh, of_a_step, one_call)
+    goes_on = all(rank in root.order and histories.all_groups.went_on(rank, root.order[rank]) for rank in who)
+    return _Apart(who, why, routine, fresh, of_a_step, one_call, goes_on)
 
 
 def _is_changed(root: Stuck, own: Call, other: Call, sited: bool, fresh: bool, elsewhere: bool) -> bool:
