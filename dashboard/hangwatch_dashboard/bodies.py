@@ -7,6 +7,7 @@ a test holds the two to the same answers.
 from __future__ import annotations
 
 import asyncio
+import sys
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ T = TypeVar("T")
 
 BODY_S = 15.0  # until all of a body must be here
 PAUSE_S = 5.0  # between two pieces of it
+LEAST_ROOM = 64 << 10  # bytes that a request costs besides its body, generously
 
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -76,6 +78,11 @@ class Raw:
         """Raises BodyError for what cannot be decompressed, or not into so few bytes."""
         return gunzip(self.data, self.limit) if self.compressed else self.data
 
+    @property
+    def clear_size(self) -> int:
+        """The bytes that it has in the clear: as its sender says, who is held to that, and no more than the limit."""
+        return min(_told_size(self.data), self.limit) if self.compressed else len(self.data)
+
     def packed(self) -> bytes:
         """The body compressed, as it is kept."""
         return self.data if self.compressed else zlib.compress(self.data, 1)
@@ -96,6 +103,24 @@ async def read_raw(headers: Mapping[str, str], receive: Receive, limit: int) -> 
     return Raw(data, encoding == "gzip", limit)
 
 
+def room_for(headers: Mapping[str, str], limit: int) -> int:
+    """The most bytes that a body may have by its headers, with the request around it.
+
+    The server lets no body be longer than its Content-Length. Raises BodyError for headers that are refused.
+    """
+    _check_headers(headers, limit)
+    length = _length(headers)
+    return max(LEAST_ROOM, limit if length is None else length)
+
+
+def _length(headers: Mapping[str, str]) -> int | None:
+    """Content-Length; None where it does not say how long the body is."""
+    length = headers.get("content-length", "")
+    if "transfer-encoding" in headers or not (length.isascii() and length.isdigit()):
+        return None
+    return int(length) if len(length) <= 20 else sys.maxsize  # leading zeros, too: no client of ours sends them
+
+
 def kind_of(headers: Mapping[str, str]) -> str:
     """The media type of a body, without parameters."""
     return headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -105,8 +130,8 @@ def _check_headers(headers: Mapping[str, str], limit: int) -> None:
     if kind_of(headers) != "application/json":
         # Not only tidiness: a form of a strange page can send text/plain to loopback, but not this.
         raise BodyError(415, "Content-Type must be application/json")
-    length = headers.get("content-length", "")
-    if length.isascii() and length.isdigit() and int(length[:20]) > limit:
+    length = _length(headers)
+    if length is not None and length > limit:
         raise BodyError(413, f"larger than {limit} bytes")
 
 
@@ -138,12 +163,18 @@ async def _read_pieces(receive: Receive, limit: int) -> bytes:
 def gunzip(raw: bytes, limit: int) -> bytes:
     """One gzip member, never more than `limit` bytes of it in memory. Raises BodyError."""
     decompressor = zlib.decompressobj(wbits=31)
+    most = min(limit, _told_size(raw))
     try:
-        body = decompressor.decompress(raw, limit + 1)
+        body = decompressor.decompress(raw, most + 1)
     except zlib.error as error:
         raise BodyError(400, f"not gzip: {error}") from None
     if len(body) > limit:
         raise BodyError(413, f"larger than {limit} bytes when decompressed")
-    if not decompressor.eof or decompressor.unused_data:
+    if len(body) > most or not decompressor.eof or decompressor.unused_data:
         raise BodyError(400, "not one whole gzip member")
     return body
+
+
+def _told_size(packed: bytes) -> int:
+    """The size in the clear, less what is above 4 GiB, that stands at the end of a gzip member (RFC 1952)."""
+    return int.from_bytes(packed[-4:], "little")

@@ -7,6 +7,7 @@ event loop from acknowledging batches for seconds.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import multiprocessing
 import os
@@ -107,3 +108,5 @@ def _capture() -> Reader[NodeCapture]:
 def _make_ready() -> None:
     os.nice(NICE)
     _capture()
+    gc.freeze()
+    gc.set_threshold(50_000)  # a capture is some ten thousand records, none of which points back

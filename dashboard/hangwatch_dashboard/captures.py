@@ -29,7 +29,6 @@ from hangwatch_dashboard.views import capture_view
 
 DEADLINE_S = 8.0  # for the nodes to answer
 LONGEST_S, COMING_S = 11.0, 1.0  # the same as long as the last answer is no older than that
-RETELL_S = 3.0  # the answer that told a node may have been lost
 SHOW_S = 0.25  # between two events of one capture: a thousand nodes answer in a second or two
 
 log = logging.getLogger(__name__)
@@ -52,7 +51,7 @@ class Captures:
             return job.capture.row
         asked = tuple(sorted(node.name for node in job.nodes.values() if node.can_answer(now)))
         row = CaptureRow(new_capture_id(now), job.key, clean(reason, 300), now, now, "asked", asked)
-        job.capture = LiveCapture(row)
+        job.capture = LiveCapture(row, now)
         self.reader.expect(len(asked))
         self._publish(job, row)
         await asyncio.wrap_future(self._store.put_capture(row))
@@ -69,7 +68,7 @@ class Captures:
                 return
             if own is not None and own.row.id in self._finishing:
                 return
-            job.capture = LiveCapture(row)
+            job.capture = LiveCapture(row, self._clock())
             self.reader.expect(len(row.nodes_asked))
             self._publish(job, row)
             if own is not None:
@@ -82,7 +81,7 @@ class Captures:
     def commands(self, job: LiveJob, node: str, now: float) -> tuple[NodeCommand, ...]:
         """What a node is to be told with the answer to its batch."""
         capture = job.capture
-        if capture is None or not capture.waits_for(node) or now - capture.told.get(node, 0.0) < RETELL_S:
+        if capture is None or not capture.waits_for(node) or not capture.may_tell(node, now):
             return ()
         capture.told[node] = now
         return (NodeCommand("capture", capture.row.id, capture.row.reason),)
@@ -97,10 +96,10 @@ class Captures:
             return  # too late: that capture, or the whole case, is judged; or this node was not asked
         offset = job.nodes[part.node].clock.offset if part.node in job.nodes else 0.0
         row = PartRow(capture.row.id, part.node, now, offset, packed)
-        await asyncio.wrap_future(self._store.put_part(row))
+        await self._store.put_part_soon(row)
         capture.answered.add(part.node)
         capture.heard_at = self._clock()
-        if not capture.waiting or now - capture.shown_at >= SHOW_S:
+        if capture.complete or now - capture.shown_at >= SHOW_S:
             capture.shown_at = now
             self._publish(job, capture.row)
 

@@ -31,6 +31,9 @@ from hangwatch_dashboard.unhurried import unhurried
 
 LOST_AFTER_S = 30.0
 RATE_WINDOW_S = 10.0
+RETELL_S = 3.0  # the answer that told a node may have been lost
+TELL_AT_ONCE, TELL_PER_S = 64, 250.0  # nodes that are told of a capture
+TELL_ALL_S = 4.0  # at the latest, however many they are
 MOST_STEPS = 64  # moments of which the slowest rank's step is kept
 LEAVING = (Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING)
 
@@ -40,6 +43,7 @@ class LiveCapture:
     """A capture under way: which nodes have been told when, and which have answered."""
 
     row: CaptureRow
+    begun_at: float = 0.0  # by the clock of this process
     told: dict[str, float] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
     shown_at: float = 0.0
@@ -51,6 +55,20 @@ class LiveCapture:
     @property
     def waiting(self) -> frozenset[str]:
         return self.asked - self.answered
+
+    @property
+    def complete(self) -> bool:
+        return len(self.answered) == len(self.asked)
+
+    def may_tell(self, node: str, now: float) -> bool:
+        """Whether a node is to be told now: again after a while, and not all for the first time at the same moment.
+
+        The answers of a thousand nodes in one second would keep their batches waiting.
+        """
+        if node in self.told:
+            return now - self.told[node] >= RETELL_S
+        per_s = max(TELL_PER_S, len(self.asked) / TELL_ALL_S)
+        return len(self.told) < TELL_AT_ONCE + (now - self.begun_at) * per_s
 
     def waits_for(self, node: str) -> bool:
         return node in self.asked and node not in self.answered

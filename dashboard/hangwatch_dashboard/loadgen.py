@@ -32,6 +32,7 @@ from hangwatch_dashboard.store.store import Store
 WORDS = "simulated ranks: no training ran, only the dashboard is measured"
 JUDGED_S = 90.0  # until a capture must be judged
 ANSWER_S = 30.0  # until the dashboard must answer a GET
+SWITCH_S = 0.0002
 
 
 @dataclass
@@ -236,6 +237,7 @@ def lost(database: str, acknowledged: dict[str, int]) -> int:
 
 async def run(arguments: argparse.Namespace) -> int:
     print(WORDS)
+    sys.setswitchinterval(SWITCH_S)  # else threads that make evidence hold up the clock that measures the dashboard
     nodes = [Node(number, arguments.ranks, arguments.nodes * arguments.ranks) for number in range(arguments.nodes)]
     for node in nodes:
         node.prepare(capture=arguments.capture)

@@ -24,7 +24,8 @@ from hangwatch_dashboard.store.store import Store
 from hangwatch_dashboard.watch import Watch
 
 DAY_S = 86_400.0
-LARGE_BODIES, LARGE_BODIES_EACH = 8, 4  # captures and incidents that are read at once; of one client
+LARGE_BODIES, LARGE_BODIES_EACH = 8, 4  # captures of the largest size that there is room for; of one client
+READING, READING_EACH = 2, 1  # the same, in the clear, on their way through the process that reads them
 STALE_CAPTURE_S = 120.0
 RETENTION_S = 3600.0  # how often old things are deleted
 
@@ -63,7 +64,10 @@ class Service:
         self.replica = Replica(self.store, self.registry, self.captures, self.hub, clock)
         self.messenger = Messenger(self.store, notifier, config.url, clock, self.meters) if notifier else None
         # Large bodies wait for each other: a hundred at once would be gigabytes.
-        self.large_bodies = Shares(LARGE_BODIES, LARGE_BODIES_EACH)
+        largest = config.limits.capture_bytes
+        self.large_bodies = Shares(LARGE_BODIES * largest, LARGE_BODIES_EACH * largest)
+        # A small body may be large in the clear: one client's must not keep the others' from the process that reads.
+        self.reading = Shares(READING * largest, READING_EACH * largest)
         self.capture_rate = Rate(config.limits.captures_per_minute / 60, burst=5)
         self.sign_in_rate = Rate(0.5, burst=10)
         self._tasks: list[asyncio.Task[None]] = []

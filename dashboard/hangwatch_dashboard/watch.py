@@ -7,10 +7,11 @@ import itertools
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from hangwatch.looks import Schedule
 from hangwatch_dashboard import views
+from hangwatch_dashboard.aside import MANY_RANKS, aside
 from hangwatch_dashboard.captures import Captures
 from hangwatch_dashboard.hub import Hub, dumped
 from hangwatch_dashboard.incidents import Incidents
@@ -27,9 +28,7 @@ RANKS_S = 0.9  # how often the columns of all ranks are sent
 STALL_S, RESTED_S = 1.0, 10.0
 FORGET_S = 600.0  # a job that is over stays in memory so long
 
-T = TypeVar("T")
 Look = tuple[str, frozenset[str]]  # a job's state, and its silent nodes
-MANY_RANKS = 512
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +74,7 @@ class Watch:
     async def look(self, job: LiveJob) -> None:
         """One look at one job."""
         now = self._clock()
-        if await _aside(job, job.note, now):
+        if await aside(job, job.note, now):
             job.facts_revision += 1
         if (not job.over or job.judgement is not None) and await self._is_judge(job, now):
             await (self._incidents.end(job, now) if job.over else self._judge(job, now))
@@ -94,14 +93,14 @@ class Watch:
         await self._captures.tick(job, now)
         await self._incidents.close_if_moving(job, now)
         if job.on_one_node:
-            if job.judgement is not None and not job.incident and not await _aside(job, reasons, job.as_now(), now):
+            if job.judgement is not None and not job.incident and not await aside(job, reasons, job.as_now(), now):
                 await self._incidents.clear(job)
             return  # its watchdog sees all of it, and judges by itself
         if not any(node.can_answer(now) for node in job.all_nodes):
             return  # no node is left to be asked
         # A dashboard that was stopped, or too busy to read, must not call nodes silent.
         rested = time.monotonic() - self._stalled_at > RESTED_S
-        found = await _aside(job, reasons, job.as_now(), now)
+        found = await aside(job, reasons, job.as_now(), now)
         found = [reason for reason in found if rested or reason.kind != "silent"]
         schedule = self._schedules.setdefault(job.key, Schedule())
         if job.capture is None and not job.settled and (due := schedule.due(found, now)) is not None:
@@ -127,7 +126,7 @@ class Watch:
             self._shown[job.key] = (job.revision, job.facts_revision, look)
             self._ranks_at[job.key] = now
             if self._hub.readers:
-                events = await _aside(job, self._events, job.as_now(), now, changed)
+                events = await aside(job, self._events, job.as_now(), now, changed)
                 for event, text, only in events:
                     self._hub.publish_text(event, text, only)
 
@@ -154,7 +153,7 @@ class Watch:
             return
         self._stored[job.key] = (now, state)
         seen = job.as_now()
-        summary = await _aside(job, lambda: pack(views.job_summary(seen, now)))
+        summary = await aside(job, lambda: pack(views.job_summary(seen, now)))
         self._store.put_run(
             job.key,
             state=state,
@@ -162,11 +161,3 @@ class Watch:
             closed_at=job.closed_at,
             summary=summary,
         )
-
-
-async def _aside(job: LiveJob, work: Callable[..., T], *arguments: Any) -> T:
-    """Does pure work here for small jobs, and in a thread for large ones, so that batches need not wait for it.
-
-    The work looks at the job `as_now`: the job itself changes while it is looked at.
-    """
-    return work(*arguments) if job.beats < MANY_RANKS else await asyncio.to_thread(work, *arguments)

@@ -79,12 +79,10 @@ def _no(condition: Callable[[RankView], bool]) -> Callable[[RankView], bool]:
 
 def _nodes_with(case: Case, name: re.Pattern[str]) -> Iterator[NodeFacts]:
     """Nodes on which ranks use several GPUs of this name between which NCCL may send directly."""
+    disabled = _is_set("NCCL_P2P_DISABLE", "1")
+    used = {(view.evidence.host, view.evidence.gpu) for view in case if not disabled(view)}
     for node in case.snapshot.nodes:
-        ranks = [
-            view for view in case if view.evidence.host == node.host and not _is_set("NCCL_P2P_DISABLE", "1")(view)
-        ]
-        used = {view.evidence.gpu for view in ranks}
-        if len([gpu for gpu in node.gpus if gpu.index in used and name.search(gpu.name)]) > 1:
+        if len([gpu for gpu in node.gpus if (node.host, gpu.index) in used and name.search(gpu.name)]) > 1:
             yield node
 
 

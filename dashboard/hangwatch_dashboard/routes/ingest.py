@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from hangwatch.model import NodeBatch, NodeIncident, NodeReply
 from hangwatch.wire import codec
 from hangwatch_dashboard.answers import Taken, TakenIncident
-from hangwatch_dashboard.bodies import BodyError, Reader, read_body, read_raw
+from hangwatch_dashboard.bodies import LEAST_ROOM, BodyError, Reader, read_body, read_raw, room_for
 from hangwatch_dashboard.guard import Gate, refusal
 from hangwatch_dashboard.openapi import answers
 from hangwatch_dashboard.routes import api_router, client_of, service_of
@@ -58,10 +58,13 @@ def _dumped(reply: NodeReply) -> str:
 async def capture(request: Request) -> dict[str, Any]:
     """One node's part of a capture."""
     service = service_of(request)
-    limits = service.config.limits
-    async with service.large_bodies.place(client_of(request)):
-        raw = await read_raw(request.headers, request.receive, limits.capture_bytes)
-        await service.ingest.capture(await service.captures.reader.read(raw), raw.packed())
+    client, limit = client_of(request), service.config.limits.capture_bytes
+    # It holds room until it is in the store, where a thousand of the usual size are written at once.
+    async with service.large_bodies.place(client, room_for(request.headers, limit)):
+        raw = await read_raw(request.headers, request.receive, limit)
+        async with service.reading.place(client, max(LEAST_ROOM, raw.clear_size)):
+            part = await service.captures.reader.read(raw)
+        await service.ingest.capture(part, raw.packed())
     return {"accepted": True}
 
 
@@ -69,9 +72,10 @@ async def capture(request: Request) -> dict[str, Any]:
 async def incident(request: Request) -> dict[str, Any]:
     """An incident that a node's watchdog has judged by itself."""
     service = service_of(request)
-    limits = service.config.limits
-    async with service.large_bodies.place(client_of(request)):
-        body = await read_body(request, limits.capture_bytes)
+    limit = service.config.limits.capture_bytes
+    # Its records wait for the store, not its bytes: they may be of any size that the limit allows.
+    async with service.large_bodies.place(client_of(request), limit):
+        body = await read_body(request, limit)
         kept = await service.ingest.incident(INCIDENT.read(body))
     return {"accepted": True, "incident": kept or None}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Response
@@ -10,13 +11,14 @@ from fastapi import Path, Query, Response
 from hangwatch.wire import members
 from hangwatch_dashboard import views
 from hangwatch_dashboard.answers import GroupColumns, HealthOfJob, History, JobDetail, JobList, RankColumns, RankDetail
+from hangwatch_dashboard.aside import aside
 from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.checks import MOST_RANKS
+from hangwatch_dashboard.hub import dumped
 from hangwatch_dashboard.live import LiveJob
 from hangwatch_dashboard.openapi import answers
 from hangwatch_dashboard.routes import Cause, JobKey, Limit, Moment, Offset, Search, TheJob, TheService, api_router
 from hangwatch_dashboard.store.rows import Wanted
-from hangwatch_dashboard.watch import MANY_RANKS
 
 router = api_router("/jobs", tag="jobs")
 
@@ -42,20 +44,23 @@ async def jobs(
     found = []
     for row in page.rows:
         live = service.registry.jobs.get(row.key)
-        found.append(views.job_summary(live, now) if live is not None else views.stored_job(row))
+        if live is None:
+            found.append(views.stored_job(row))
+        else:
+            found.append(await aside(live, views.job_summary, live.as_now(), now))
     return {"jobs": found, "total": page.total}
 
 
 @router.get("/{job}", responses=answers(JobDetail))
-async def job(service: TheService, found: TheJob) -> dict[str, Any]:
+async def job(service: TheService, found: TheJob) -> Response:
     """One job with its nodes, judgement and warnings."""
-    return views.job_detail(found, service.clock())
+    return await _shown(found, views.job_detail, service.clock())
 
 
 @router.get("/{job}/ranks", responses=answers(RankColumns))
-async def ranks(service: TheService, found: TheJob) -> dict[str, Any]:
+async def ranks(service: TheService, found: TheJob) -> Response:
     """All ranks, column by column."""
-    return views.rank_columns(found, service.clock())
+    return await _shown(found, views.rank_columns, service.clock())
 
 
 @router.get("/{job}/ranks/{rank}", responses=answers(RankDetail))
@@ -68,18 +73,21 @@ async def rank(found: TheJob, rank: Annotated[int, Path(ge=0, le=MOST_RANKS)]) -
 
 
 @router.get("/{job}/collectives", responses=answers(GroupColumns))
-async def collectives(service: TheService, found: TheJob) -> dict[str, Any]:
+async def collectives(service: TheService, found: TheJob) -> Response:
     """Each rank's place in every process group."""
-    return views.group_columns(found, service.clock())
+    return await _shown(found, views.group_columns, service.clock())
 
 
 @router.get("/{job}/health", responses=answers(HealthOfJob))
-async def health(service: TheService, found: TheJob) -> dict[str, Any]:
+async def health(service: TheService, found: TheJob) -> Response:
     """How fast the ranks are: the slowest ranks and nodes with their last windows, and quantiles of all."""
-    now = service.clock()
-    if found.beats < MANY_RANKS:
-        return views.job_health(found, now)
-    return await asyncio.to_thread(views.job_health, found.as_now(), now)
+    return await _shown(found, views.job_health, service.clock())
+
+
+async def _shown(job: LiveJob, view: Callable[[LiveJob, float], views.Document], now: float) -> Response:
+    """A view of a job. That of a large one is also written aside, which takes longer than making it."""
+    seen = job.as_now()
+    return Response(await aside(job, lambda: dumped(view(seen, now))), media_type="application/json")
 
 
 @router.get("/{job}/history", responses=answers(History))

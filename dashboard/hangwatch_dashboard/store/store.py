@@ -55,9 +55,9 @@ class Store:
             raise
         self.lists = Lists(self.engine)
         self._insert: Any = postgresql.insert if self.is_postgresql else sqlite.insert
-        self._node_upsert = self._make_node_upsert()
+        self._node_upsert, self._part_upsert = self._make_node_upsert(), self._make_part_upsert()
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="hangwatch-read")
-        self.writer = Writer(self.engine, self._write_nodes)
+        self.writer = Writer(self.engine, self._write_rows)
 
     @property
     def is_postgresql(self) -> bool:
@@ -93,17 +93,19 @@ class Store:
         """`put_node`, for a coroutine."""
         return self.writer.row_soon(row)
 
-    def _write_nodes(self, connection: Connection, rows: Sequence[NodeRow]) -> None:
-        newest = {(row.run, row.node): row for row in with_parts(rows)}
-        connection.execute(self._node_upsert, [vars(row) for row in newest.values()])
+    def _write_rows(self, connection: Connection, rows: Sequence[NodeRow | PartRow]) -> None:
+        batches = with_parts([row for row in rows if isinstance(row, NodeRow)])
+        if newest := {(row.run, row.node): vars(row) for row in batches}:
+            connection.execute(self._node_upsert, list(newest.values()))
+        if evidence := [vars(row) for row in rows if isinstance(row, PartRow)]:
+            connection.execute(self._part_upsert, evidence)
         self._tell(connection)
 
     def _make_node_upsert(self) -> Any:
         insert = self._insert(nodes)
         new = insert.excluded
         kept = ("hello", "facts")
-        names = [column.name for column in nodes.c]
-        values = {name: new[name] for name in names if name not in ("run", "node", *kept)}
+        values = {column.name: new[column.name] for column in nodes.c if column.name not in ("run", "node", *kept)}
         values |= {name: sa.func.coalesce(new[name], nodes.c[name]) for name in kept}
         later = sa.or_(nodes.c.boot != new.boot, nodes.c.sequence < new.sequence)
         return insert.on_conflict_do_update(index_elements=["run", "node"], set_=values, where=later)
@@ -225,12 +227,16 @@ class Store:
 
     def put_part(self, row: PartRow) -> Future[Any]:
         """Keeps a node's part of a capture."""
+        return self.writer.row(row)
 
-        def write(connection: Connection) -> None:
-            connection.execute(self._upsert(parts, vars(row)))
-            self._tell(connection)
+    def put_part_soon(self, row: PartRow) -> asyncio.Future[Any]:
+        """`put_part`, for a coroutine."""
+        return self.writer.row_soon(row)
 
-        return self.writer.submit(write)
+    def _make_part_upsert(self) -> Any:
+        insert = self._insert(parts)
+        values = {name: insert.excluded[name] for name in ("received_at", "clock_offset", "body")}
+        return insert.on_conflict_do_update(index_elements=["capture", "node"], set_=values)
 
     def fail_captures(self, before: float, now: float) -> Future[Any]:
         """Ends captures that will not be finished, because the process that would have has gone."""

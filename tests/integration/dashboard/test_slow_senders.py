@@ -83,6 +83,21 @@ def test_half_sent_captures_of_one_client_block_no_other(port: int, monkeypatch:
         assert send_incident(port, "127.0.0.3") == 200
 
 
+def test_half_sent_captures_that_may_be_of_any_size_block_no_other(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GIVEN bodies of no known length, or as long as allowed THEN their client fills its own share only."""
+    monkeypatch.setattr(bodies, "BODY_S", SLOW_S)
+    monkeypatch.setattr(bodies, "PAUSE_S", SLOW_S)
+    lengths = ("transfer-encoding: chunked", f"content-length: {32 << 20}", f"content-length: {'0' * 30}{32 << 20}")
+    with ExitStack() as open_ones:
+        for number in range(12):
+            connection = socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.2", 0))
+            open_ones.enter_context(connection)
+            head = "POST /api/v1/ingest/capture HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+            connection.sendall(f"{head}{lengths[number % 3]}\r\n\r\n1\r\n".encode())
+        time.sleep(0.5)
+        assert send_incident(port, "127.0.0.3") == 200
+
+
 def test_a_client_that_names_other_addresses_has_one_share(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "BODY_S", SLOW_S)
     monkeypatch.setattr(bodies, "PAUSE_S", SLOW_S)

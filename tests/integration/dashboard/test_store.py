@@ -219,6 +219,16 @@ def test_what_is_old_is_forgotten(store: Store) -> None:
     assert store.capture("c") is None
 
 
+def test_parts_and_batches_of_one_group_are_written_together(store: Store) -> None:
+    """Also a part that comes twice: the node had no answer to the first, and the last one counts."""
+    join(store, run())
+    rows = [PartRow("c", "n", 1.0, 0.5, b"x"), PartRow("c", "m", 1.0, 0.5, b"y"), PartRow("c", "n", 2.0, 0.5, b"z")]
+    for written in [store.put_node(node(1)), *map(store.put_part, rows), store.put_node(node(2))]:
+        written.result(60)
+    assert sorted(store.parts_of("c"), key=lambda part: part.node) == [rows[1], rows[2]]
+    assert [row.sequence for row in store.nodes_of("r")] == [2]
+
+
 def test_deleting_a_run_leaves_nothing_of_it(store: Store) -> None:
     join(store, run())
     store.put_node(node(1)).result()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from hangwatch_dashboard.capture_reader import MANY_NODES
 from hangwatch_dashboard.captures import Captures
 from hangwatch_dashboard.clocks import ClockEstimate
 from hangwatch_dashboard.hub import Hub
-from hangwatch_dashboard.live import LiveCapture, LiveJob
+from hangwatch_dashboard.live import RETELL_S, TELL_ALL_S, TELL_AT_ONCE, LiveCapture, LiveJob
 from hangwatch_dashboard.live_node import LiveNode
 from hangwatch_dashboard.store.rows import CaptureRow, PartRow
 from hangwatch_dashboard.store.store import Store
@@ -86,3 +88,43 @@ def test_a_capture_of_many_nodes_is_judged_in_a_process_of_its_own(
     # THEN the interpreter of this process, which takes batches, has done it only where the nodes are few
     assert bool(here) is not apart
     assert found.head.job.world_size == nodes
+
+
+def told_at(capture: LiveCapture, times: Sequence[float]) -> list[int]:
+    """How many nodes have been told at each moment, where the batch of each node comes at all of them."""
+    counts = []
+    for now in times:
+        for node in capture.row.nodes_asked:
+            if capture.waits_for(node) and capture.may_tell(node, now):
+                capture.told[node] = now
+        counts.append(len(capture.told))
+    return counts
+
+
+def asked(nodes: int) -> LiveCapture:
+    names = tuple(f"node-{number}" for number in range(nodes))
+    return LiveCapture(CaptureRow("c-1", "resnet-1", "no rank moves", NOW, NOW, "asked", names), NOW)
+
+
+def test_few_nodes_are_told_of_a_capture_at_once() -> None:
+    assert told_at(asked(TELL_AT_ONCE), [NOW]) == [TELL_AT_ONCE]
+
+
+@pytest.mark.parametrize("nodes", [1250, 16_384])
+def test_many_nodes_are_told_one_after_another_and_all_in_time(nodes: int) -> None:
+    counts = told_at(asked(nodes), [NOW + second for second in range(int(TELL_ALL_S) + 1)])
+    assert counts[0] == TELL_AT_ONCE
+    assert all(after - before <= nodes / 3 for before, after in pairwise(counts))
+    assert counts[-1] == nodes
+
+
+def test_a_node_that_has_not_answered_is_told_again_after_a_while() -> None:
+    capture = asked(2)
+    told_at(capture, [NOW])
+    capture.answered.add("node-0")
+    assert not capture.may_tell("node-1", NOW + RETELL_S - 0.1)
+    assert capture.may_tell("node-1", NOW + RETELL_S)
+    assert not capture.waits_for("node-0")
+    assert not capture.complete
+    capture.answered.add("node-1")
+    assert capture.complete

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hangwatch_dashboard import live, views, watch
+from hangwatch_dashboard import aside, live, views
 from hangwatch_dashboard.clocks import ClockEstimate
 from hangwatch_dashboard.hub import Hub, Reader
 from hangwatch_dashboard.live import LiveJob
@@ -94,7 +94,7 @@ def test_a_look_in_a_thread_sees_the_job_as_it_began(training: Training, monkeyp
         yield from items
 
     # GIVEN a job that is looked at in a thread WHEN a batch of every node comes in the middle of each look
-    monkeypatch.setattr(watch, "MANY_RANKS", 0)
+    monkeypatch.setattr(aside, "MANY_RANKS", 0)
     monkeypatch.setattr(live, "unhurried", meanwhile)
     # THEN readers get all of it
     assert asyncio.run(looked(training)) == ["jobs", "ranks", "job", "collectives"]
