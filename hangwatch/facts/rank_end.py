@@ -27,6 +27,7 @@ _CONSEQUENCE = re.compile(
     r"|socket|unhandled (system|cuda) error|aborted|watchdog",
     re.IGNORECASE,
 )
+_FETCH, _DISTRIBUTED = "torch/utils/data/_utils/fetch.py", "torch/distributed/"
 _OF_ITS_LOADER = re.compile(r"Caught \w+ in (DataLoader worker process|pin memory thread)")  # these know no other rank
 # Clients of servers: what they raise tells of a service, and not of a rank that has ended.
 _CLIENTS = re.compile(
@@ -70,9 +71,17 @@ def follows(error: ExceptionFacts) -> bool:
     """The error tells that something else has ended or failed, which another rank may be; no server of the user's."""
     if _OF_ITS_LOADER.match(error.message) or not _CONSEQUENCE.search(f"{error.type}: {error.message}"):
         return False
+    if _is_of_a_sample(error):
+        return False
     where = user_frame(error.frames)
     inside = error.frames[: error.frames.index(where)] if where is not None else error.frames
     return not any(_CLIENTS.search(frame.file) for frame in inside)
+
+
+def _is_of_a_sample(error: ExceptionFacts) -> bool:
+    """It came out of a dataset's own code, which called nothing of torch.distributed's: that of reading one sample."""
+    files = [frame.file for frame in error.frames]
+    return any(file.endswith(_FETCH) for file in files) and not any(_DISTRIBUTED in file for file in files)
 
 
 def ending(view: RankView) -> Ending:

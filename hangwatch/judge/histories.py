@@ -16,7 +16,7 @@ from hangwatch.rules.step.early_exit import early_exit, ended_its_epoch_early, l
 from hangwatch.rules.step.early_exit import fewer_steps as left_early
 from hangwatch.rules.step.exception_on_one_rank import caught_around_its_loop, swallowed
 from hangwatch.rules.step.exception_on_one_rank.called_again import called_again
-from hangwatch.rules.step.exception_on_one_rank.caught import caught_past_a_call
+from hangwatch.rules.step.exception_on_one_rank.caught import caught_at_its_loader, caught_past_a_call
 from hangwatch.rules.step.gradient_sync_mismatch import (
     accumulated_otherwise,
     gradient_sync_mismatch,
@@ -109,6 +109,7 @@ HISTORIES: tuple[Rule, ...] = (
     made_fewer_turns_of_a_step,
     skipped_collective,
     uneven_steps,
+    caught_at_its_loader,
     caught_around_its_loop,
     early_exit,
     began_at_other_epochs,

@@ -18,7 +18,7 @@ from hangwatch.model import Collective, Divergence, Frame, Reading, StepEntry
 from hangwatch.ranks.joined import asks_join, stood_in
 from hangwatch.ranks.paces import LEAST_ALIKE, fit_together, pace_of, paces_of
 from hangwatch.ranks.shared_steps import GroupKey, StepKey, aligned, all_named, between, comparable, step_key, usual
-from hangwatch.stacks.frames import name_of, of_program, user_frame
+from hangwatch.stacks.frames import name_of, of_a_loader, of_program, user_frame
 
 CONFIRM = 2  # further steps that a difference must last: a background call may lie on either side of a step's end
 
@@ -88,7 +88,7 @@ def _look(watched: _Watched, key: GroupKey, readings: Mapping[int, Reading], now
                 watched.done = stood_in(readings.values(), key[0]) or asks_join(readings.values(), key[0])
                 if watched.done:
                     return None
-                if not _whole_turns(found, readings) and not between_rounds(found, readings):
+                if not any(explains(found, readings) for explains in (_whole_turns, between_rounds, _draws_anew)):
                     return found
                 watched.base, watched.suspicion = issued, None
                 if not watched.doubted:
@@ -133,6 +133,20 @@ def _whole_turns(found: Divergence, readings: Mapping[int, Reading]) -> bool:
     if found.epoch is not None or not one or any(count < one or count % one for count in found.counts.values()):
         return False
     return all(map(_alike, _by_number(found, readings, _path).values()))
+
+
+def _draws_anew(found: Divergence, readings: Mapping[int, Reading]) -> bool:
+    """The loader of a rank that issued fewer raised an error in its last step of that epoch, and was begun anew.
+
+    Its batches then go by the name of another epoch, and those that it reads a second time hold no calls.
+    """
+    return any(rank in readings and _left_by_an_error(readings[rank], found.epoch) for rank in found.short)
+
+
+def _left_by_an_error(reading: Reading, epoch: int | None) -> bool:
+    steps = [entry.step for entry in reading.steps if epoch is not None and entry.epoch == epoch]
+    errors = (error for error in reading.caught if error.step in steps[-1:])
+    return any(of_a_loader(error) for error in errors)
 
 
 def between_rounds(found: Divergence, readings: Mapping[int, Reading]) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from hangwatch.facts.call_site import in_the_engine
 from hangwatch.facts.case import Case, once
+from hangwatch.facts.data.batches import first_uneven
 from hangwatch.facts.differences.parting import two_sides
 from hangwatch.facts.processes.store_waits import store_ports, waits_for_key
 from hangwatch.facts.rank_end import follows
@@ -18,6 +19,7 @@ from hangwatch.model import Divergence, ExceptionFacts
 from hangwatch.ranks.issuers import MAIN
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Within
+from hangwatch.stacks.frames import of_a_loader
 
 _DDP = "torch/nn/parallel/distributed.py"
 
@@ -81,6 +83,28 @@ def caught_before_a_key(case: Case) -> dict[int, ExceptionFacts]:
     first = behind and all(_is_first_of_its_kind(case.ranks[rank], error) for rank, error in last.items())
     few = 2 * len(last) <= len(living) and any(waits_for_key(view, ports) for view in living if view.rank not in last)
     return last if first and few else {}
+
+
+@once
+def caught_at_its_data(case: Case) -> dict[int, ExceptionFacts]:
+    """The ranks whose loader raised an error with data left, and that have begun to draw anew since then.
+
+    In the first epoch in which ranks drew unlike numbers of batches; empty unless each rank that left it did so.
+    """
+    uneven = first_uneven(case)
+    left = case.views(uneven.left_with_data) if uneven is not None else []
+    if uneven is None or not left or len(left) == len(uneven.drawn):
+        return {}
+    anew = [view for view in left if view.loader is not None and view.loader.epoch > uneven.epoch]
+    errors = {view.rank: error for view in anew if (error := _of_its_loader(view, uneven.epoch)) is not None}
+    return errors if len(errors) == len(left) else {}
+
+
+def _of_its_loader(view: RankView, epoch: int) -> ExceptionFacts | None:
+    """What it caught from its loader in the last step of an epoch, or before the first one."""
+    steps = [entry.step for entry in view.evidence.board_steps if entry.epoch == epoch and entry.step is not None]
+    found = (error for error in all_caught(view) if error.step in (steps[-1:] or [-1]))
+    return next(filter(of_a_loader, found), None)
 
 
 def _in_its_backward(view: RankView) -> bool:

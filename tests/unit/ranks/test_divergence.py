@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch.model import Collective, Divergence, Frame, GroupHead, Identity, Reading, StepEntry
+from hangwatch.model import Collective, Divergence, ExceptionFacts, Frame, GroupHead, Identity, Reading, StepEntry
 from hangwatch.ranks.divergence import CONFIRM, DivergenceWatch
 from hangwatch.ranks.first_divergence import first_divergence
 
@@ -134,6 +134,17 @@ def test_an_epoch_that_is_a_batch_shorter_on_one_rank_is_a_divergence_at_that_ba
     (found,) = watch.update([*long, short], 1.0)
     assert (found.epoch, found.batch, found.short) == (0, 4, (1,))
     assert watch.update([*long, short], 2.0) == ()
+
+
+@pytest.mark.parametrize("caught", [True, False])
+def test_a_loader_that_was_begun_anew_after_an_error_is_doubtful(caught: bool) -> None:
+    """Rank 1 reads three batches a second time, without training on them, and names those behind them otherwise."""
+    usual = [reading(rank, [2] * 14, epochs=[12, 12], kept=32) for rank in (0, 2)]
+    again = reading(1, [2] * 3 + [0] * 3 + [2] * 11, epochs=[3, 12, 12], kept=32)
+    loader = Frame("/venv/lib/python3.11/site-packages/torch/utils/data/dataloader.py", 725, "__next__")
+    error = ExceptionFacts("OSError", "stale file handle", (Frame("d.py", 9, "read"), loader), fatal=False, step=2)
+    found = DivergenceWatch().update([*usual, replace(again, caught=(error,) if caught else ())], 1.0)
+    assert [(each.batch, each.short, each.doubtful) for each in found] == [(3, (1,), caught)]
 
 
 def test_a_job_that_does_not_move_needs_no_confirmation() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hangwatch import words
 from hangwatch.catalogue.step import VOTE_AFTER_ERROR
 from hangwatch.facts.calls.skip_paths import conditions, the_only
 from hangwatch.facts.case import Case
+from hangwatch.facts.data.batches import drawn_words, first_uneven
 from hangwatch.facts.differences.caught_errors import (
     Caught,
+    caught_at_its_data,
     caught_before_a_key,
     caught_before_backward,
     caught_in_its_step,
@@ -18,7 +22,7 @@ from hangwatch.facts.differences.decisions import disagreement
 from hangwatch.facts.differences.unreduced import unreduced
 from hangwatch.facts.processes.own_code import status_of
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Bypass, Certainty
+from hangwatch.model import Bypass, Certainty, StepName
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
 
@@ -148,6 +152,38 @@ def caught_in_its_backward(case: Case) -> Finding | None:
         step=short.step,
         witnesses=tuple(witnesses),
         status=case.failed_status,
+        awaited=ranks,
+    )
+
+
+def caught_at_its_loader(case: Case) -> Finding | None:
+    """The loader of a rank raised an error, and the program caught it and began to draw anew: it makes other steps."""
+    uneven, found = first_uneven(case), caught_at_its_data(case) if case.in_trouble else {}
+    if uneven is None or not found:
+        return None
+    ranks = tuple(sorted(found))
+    first, error = case.ranks[ranks[0]], found[ranks[0]]
+    count, others = uneven.drawn[first.rank].count, [rank for rank in uneven.drawn if rank not in found]
+    return Finding(
+        "exception-on-one-rank",
+        Certainty.LIKELY,
+        f"The loader of {case.name(ranks)} raised {words.error(error)}{words.at(user_frame(error.frames))} after"
+        f" {words.plural(count, 'batch')} of epoch {uneven.epoch}; it was caught, and"
+        f" {words.verb(len(ranks), 'this rank', 'these ranks')} began to draw anew: since then"
+        f" {words.verb(len(ranks), 'its', 'their')} steps are not those of {case.name(others)}.",
+        fix="mend the error; read such a sample again within the dataset, so that no iterator is begun anew, or begin"
+        " anew on all ranks together",
+        culprits=tuple(case.ranks[rank].culprit(user_frame(each.frames)) for rank, each in sorted(found.items())),
+        step=StepName(uneven.epoch, max(count - 1, 0), error.step),
+        evidence=(
+            *drawn_words(case, replace(uneven, drawn={rank: uneven.drawn[rank] for rank in others})),
+            *(
+                f"rank {view.rank} drew {words.plural(uneven.drawn[view.rank].count, 'batch')} of that epoch, recorded"
+                f" {words.error(found[view.rank])}, and has drawn {view.loader.drawn} of a new iterator since"
+                for view in case.views(ranks)[: words.SHOWN]
+                if view.loader is not None
+            ),
+        ),
         awaited=ranks,
     )
 
