@@ -23,6 +23,7 @@ class GroupCall:
     index: int
     made: dict[int, GroupMade]  # by rank
     lacking: tuple[int, ...]  # ranks that have not made it
+    moved: frozenset[Members] = frozenset()  # lists of this call that ranks gave in another call, and not in this one
 
     @property
     def lists(self) -> Counter[Members]:
@@ -30,9 +31,12 @@ class GroupCall:
 
     @property
     def by_members_only(self) -> Members | None:
-        """The one list of which all members have made it, and no other rank; None where there are several such."""
+        """The one list of which all members have made it, and no other rank; None where there are several such.
+
+        None as well where it was not left out, but given in another order.
+        """
         found = [each for each in self.lists if each and {*each} == self._makers(each)]
-        return found[0] if len(found) == 1 else None
+        return found[0] if len(found) == 1 and found[0] not in self.moved else None
 
     @property
     def shared_name(self) -> str:
@@ -73,8 +77,14 @@ def first_difference(case: Case) -> GroupCall | None:
         lacking = tuple(rank for rank, calls in made.items() if index not in calls and index > max(calls, default=-1))
         # The board says "" of members for a group of all ranks that is not there yet.
         if len({each.members for each in here.values() if each.members}) > 1 or lacking:
-            return GroupCall(index, here, lacking)
+            return GroupCall(index, here, lacking, _moved(here, made))
     return None
+
+
+def _moved(here: dict[int, GroupMade], made: dict[int, dict[int, GroupMade]]) -> frozenset[Members]:
+    lists = {each.members for each in here.values()}
+    elsewhere = ({call.members for call in calls.values() if call != here.get(rank)} for rank, calls in made.items())
+    return frozenset(lists.intersection(set[Members]().union(*elsewhere)))
 
 
 def cannot_come(case: Case, ranks: Iterable[int]) -> bool:

@@ -104,6 +104,20 @@ def test_a_group_that_its_members_alone_have_made_was_left_out_by_the_others() -
     assert "Ranks 2-3 did not call new_group([0, 1]), of which they are no members" in judgement.verdict.summary
 
 
+def test_a_group_that_the_others_made_in_another_order_was_not_left_out() -> None:
+    in_order = (made(1, 0, 2), made(2, 0, 1, done=False))
+    reverse = (made(1, 0, 1), made(2, 1, 2), made(3, 0, 2))
+    ranks = (
+        member(0, IN_NEW_GROUP, in_order, phase=Phase.GROUP),
+        member(1, IN_BARRIER, reverse),
+        member(2, IN_BARRIER, (made(1, 0, 2), made(2, 1, 2), made(3, 0, 1))),
+    )
+    verdict = judge(*ranks).verdict
+    assert (verdict.cause, [each.rank for each in verdict.culprits]) == ("new-group-mismatch", [1])
+    assert "call 1 was made with ranks 0 and 2 [0, 2] and rank 1 [0, 1]" in verdict.summary
+    assert "did not call" not in verdict.summary
+
+
 def test_where_each_made_only_the_group_that_it_is_a_member_of_all_are_named() -> None:
     ranks = [
         member(number, IN_NEW_GROUP, (made(1, *((0, 1) if number < 2 else (2, 3)), done=False),), phase=Phase.GROUP)
