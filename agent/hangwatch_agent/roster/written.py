@@ -1,12 +1,16 @@
-"""When a rank that stands still last wrote something, itself or by a process of its own.
+"""When a rank that stands still last wrote something, itself or by a process of its own, or went on to its next one.
 
-A rank that prints a line now and then is at work, if slowly: an evaluation on one rank, a child that converts data.
-Source: the counter `wchar` of /proc/PID/io, see proc(5), which counts what goes to files, pipes and terminals.
+A rank that prints a line now and then is at work, if slowly: an evaluation on one rank, a child that converts data. So
+is one that waits for another child, or on another connection, than it did before: it makes one request after the other.
+Source: the counter `wchar` of /proc/PID/io, see proc(5), which counts what goes to files, pipes and terminals; its
+children, and the sockets among its open files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Hashable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +27,7 @@ class _Look:
     moved_at: float
     at: float
     counters: dict[int, int]  # bytes written, by pid
+    sockets: frozenset[str]
     for_us: tuple[int, ...]  # when it last wrote what we asked for, by file
     wrote_at: float | None
 
@@ -42,15 +47,19 @@ class Written:
             return None
         known = self._known.get(board)
         if known is None or known.moved_at != moved_at:
-            known = _Look(moved_at, moved_at, {}, (), None)  # since when nothing is known to have been written
+            known = _Look(
+                moved_at, moved_at, {}, frozenset(), (), None
+            )  # since when nothing is known to have been written
         if now - known.at >= LOOK_S:
             known = self._known[board] = self._looked(known, board, pid, now)
         return known.wrote_at
 
     def _looked(self, known: _Look, board: Path, pid: int, now: float) -> _Look:
         counters, for_us = dict(self._counters(pid)), self._for_us(own_pid(board) or pid)
+        sockets = frozenset(self._sockets(pid))
         wrote = known.for_us == for_us and _grew(known.counters, counters)
-        return _Look(known.moved_at, now, counters, for_us, now if wrote else known.wrote_at)
+        works = wrote or _follow(known.counters.keys(), counters.keys()) or _follow(known.sockets, sockets)
+        return _Look(known.moved_at, now, counters, sockets, for_us, now if works else known.wrote_at)
 
     def _counters(self, pid: int) -> Iterator[tuple[int, int]]:
         queue = [pid]
@@ -63,6 +72,20 @@ class Written:
             except (OSError, ValueError):
                 continue  # it has ended, or is not ours to look at
 
+    def _sockets(self, pid: int) -> Iterator[str]:
+        folder = self._proc / str(pid) / "fd"
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            return
+        for name in names:
+            try:
+                target = os.readlink(folder / name)
+            except OSError:
+                continue
+            if target.startswith("socket:"):
+                yield target
+
     def _for_us(self, pid: int) -> tuple[int, ...]:
         """An answer to a question of ours, stacks and the lock that it waits for are no work of its own."""
         names = (f"collectives-{pid}.json", stacks_file(self._folder, pid).name, f"lock-{pid}.txt")
@@ -71,6 +94,11 @@ class Written:
 
 def _grew(before: dict[int, int], now: dict[int, int]) -> bool:
     return any(count > before.get(pid, count) for pid, count in now.items())
+
+
+def _follow(before: AbstractSet[Hashable], now: AbstractSet[Hashable]) -> bool:
+    """Something is there that was not, and something is gone: one that came alone may be what it waits for since."""
+    return bool(now - before and before - now)
 
 
 def _children(folder: Path) -> list[int]:

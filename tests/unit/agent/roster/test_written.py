@@ -24,6 +24,14 @@ class Processes:
         (self.folder / str(pid) / "io").write_text(f"rchar: 7\nwchar: {written}\nsyscr: 1\n")
         (task / "children").write_text("".join(f"{child} " for child in children))
 
+    def open(self, pid: int, *files: str) -> None:
+        folder = self.folder / str(pid) / "fd"
+        folder.mkdir(parents=True, exist_ok=True)
+        for each in folder.iterdir():
+            each.unlink()
+        for number, file in enumerate(files):
+            (folder / str(number)).symlink_to(file)
+
 
 @pytest.fixture
 def processes(tmp_path: Path) -> Processes:
@@ -53,6 +61,28 @@ def test_what_a_process_of_its_own_writes_counts_and_one_that_is_new_does_not(
     processes.put(300, 500)
     assert written.last(BOARD, PID, 0.0, 2 * LOOK_S) is None
     processes.put(300, 501)
+    assert written.last(BOARD, PID, 0.0, 3 * LOOK_S) == 3 * LOOK_S
+
+
+def test_one_child_after_the_other_is_work(written: Written, processes: Processes) -> None:
+    processes.put(PID, 10, 200)
+    processes.put(200, 0)
+    written.last(BOARD, PID, 0.0, LOOK_S)
+    processes.put(PID, 10)  # it has ended, and nothing came behind it
+    assert written.last(BOARD, PID, 0.0, 2 * LOOK_S) is None
+    processes.put(PID, 10, 201)
+    processes.put(201, 0)
+    assert written.last(BOARD, PID, 0.0, 3 * LOOK_S) is None
+    processes.put(PID, 10, 202)
+    processes.put(202, 0)
+    assert written.last(BOARD, PID, 0.0, 4 * LOOK_S) == 4 * LOOK_S
+
+
+def test_one_connection_after_the_other_is_work(written: Written, processes: Processes) -> None:
+    processes.open(PID, "socket:[41]", "/dev/null", "socket:[7]")
+    written.last(BOARD, PID, 0.0, LOOK_S)
+    assert written.last(BOARD, PID, 0.0, 2 * LOOK_S) is None  # the same ones
+    processes.open(PID, "socket:[42]", "pipe:[1]", "socket:[7]")
     assert written.last(BOARD, PID, 0.0, 3 * LOOK_S) == 3 * LOOK_S
 
 
