@@ -266,7 +266,17 @@ def _in_order(case: Case, one: _Standing, other: _Standing) -> bool:
             return True
         if sites.precedes(rank, other.place, one.place):
             return False
-    return comes_before(one.place.lines, other.place.lines)
+    return _has_begun(case, other.view) and comes_before(one.place.lines, other.place.lines)
+
+
+def _has_begun(case: Case, view: RankView) -> bool:
+    """It has begun the turn of its step: one that is counted at an optimizer begins with what is left of the last turn.
+
+    A rank that stands in its first call since then may be in that rest, wherever its line is in the loop.
+    """
+    step = view.step
+    counted = step.batch is None and step.step is not None
+    return not counted or len(sites_of(case).by_step(view.rank).get(step.step or 0, ())) > 1
 
 
 def _of_mispaired(case: Case) -> Disagreement | None:
@@ -284,6 +294,8 @@ def _of_mispaired(case: Case) -> Disagreement | None:
         if len(levels) != 2 or len(counts) < len(met.calls) or not ways:
             continue
         made, without = (tuple(sorted(rank for rank in counts if counts[rank] == level)) for level in levels[::-1])
+        if not all(_has_begun(case, view) for view in case.views(without)):
+            continue
         call = _record(case, made[0], place)
         name = sites.named(made[0], place)
         found = Disagreement(place, call, name, made, without, next(iter(steps)), ways) if call is not None else None
