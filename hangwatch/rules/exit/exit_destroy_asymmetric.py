@@ -27,8 +27,8 @@ def destroy_asymmetric(case: Case) -> Finding | None:
         return None
     if not all(_fed_alike(view, case.ranks[rank]) for view in left for rank in staying[: words.SHOWN]):
         return None  # the difference began with the data
-    if extra_calls(case) is not None:
-        return None  # it began with a call in the middle: those that have ended made all that they had to make
+    if extra_calls(case) is not None or _some_train_on(case, left, staying):
+        return None  # it began before: those that have ended made all that they had to make
     ranks = [view.rank for view in left]
     first = case.ranks[staying[0]]
     few = left if len(left) <= len(remaining) else case.views(remaining)
@@ -54,6 +54,15 @@ def destroy_asymmetric(case: Case) -> Finding | None:
         witnesses=witnesses,
         awaited=tuple(ranks),
     )
+
+
+def _some_train_on(case: Case, left: list[RankView], staying: list[int]) -> bool:
+    """Of those that wait, some are as far as the ranks that left, and others in a further step, at another place."""
+    steps = {rank: case.ranks[rank].step.step for rank in staying}
+    ended = {view.step.step for view in left}
+    level = {case.ranks[rank].where for rank, step in steps.items() if step in ended}
+    further = {case.ranks[rank].where for rank, step in steps.items() if step is not None and step not in ended}
+    return bool(level and further) and level.isdisjoint(further)
 
 
 def _has_left(view: RankView) -> bool:
