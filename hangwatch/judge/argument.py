@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case, call_words
+from hangwatch.facts.processes.own_code import COMPUTING
 from hangwatch.facts.processes.standstill import standstill
 from hangwatch.model import Certainty, Status
+from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
 MOST_WAITS = 6  # waits that are named; others are counted
@@ -78,6 +80,14 @@ def patience(case: Case) -> tuple[str, ...]:
     if not still:
         return ()
     least = min(view.evidence.still_s for view in still)
-    limit = words.duration(max(view.evidence.patience_s for view in still))
+    limit = words.duration(max(map(_limit_s, still)))
     ranks = case.name([view.rank for view in still])
-    return (f"no counter of {ranks} has moved for {words.duration(least)}: after {limit} that is called hung",)
+    computing = [view.rank for view in still if _limit_s(view) > view.evidence.patience_s]
+    since = f", as {case.name(computing)} {words.verb(len(computing), 'computes', 'compute')}" if computing else ""
+    return (f"no counter of {ranks} has moved for {words.duration(least)}: after {limit} that is called hung{since}",)
+
+
+def _limit_s(view: RankView) -> float:
+    """After how many seconds of stillness it counts as hung: code of its own is given more."""
+    patience_s = view.evidence.patience_s
+    return COMPUTING * patience_s if view.works and view.evidence.still_s >= COMPUTING * patience_s else patience_s

@@ -422,6 +422,13 @@ def test_whose_patience_is_over_is_said_by_the_number_of_ranks() -> None:
     assert patience(both) == ("no counter of all ranks has moved for 70 s: after 30 s that is called hung",)
 
 
+def test_code_that_computes_is_given_more_patience_which_is_said() -> None:
+    loops = rank(0, IN_CODE, still_s=151.0, facts={"cpu_delta_s": 0.9, "state": "R"})
+    assert patience(Case(snapshot(loops, rank(1, IN_BACKWARD, still_s=152.0)))) == (
+        "no counter of all ranks has moved for 2 min 31 s: after 2 min 30 s that is called hung, as rank 0 computes",
+    )
+
+
 def test_a_rank_that_has_ended_is_no_reason_to_call_the_others_hung() -> None:
     assert patience(Case(snapshot(WAITING, gone(0, 1)))) == (
         "no counter of rank 1 has moved for 40 s: after 30 s that is called hung",
