@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,12 +30,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from hangwatch import logs
     from hangwatch.commands import evidence_files
     from hangwatch.report import files, words
 
     pile = evidence_files.sort_out(map(Path, arguments.files))
     snapshots = evidence_files.snapshots(pile)
-    for problem in (*pile.problems, *filter(None, map(evidence_files.nowhere, snapshots))):
+    if not snapshots and pile.plain and not pile.problems:
+        _tell_of_nothing_wrong(logs.nothing_of_use(pile.plain, pile.logs), arguments)
+        return 0
+    for problem in (*evidence_files.problems(pile), *filter(None, map(evidence_files.nowhere, snapshots))):
         print(f"hangwatch: {words.clean(problem)}", file=sys.stderr)
     if not snapshots:
         raise files.ReportError("none of these files can be used; wanted: incident-*.json, rank-*.board, dumps, logs")
@@ -44,7 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
     for snapshot in snapshots:
         judged = _judgement(snapshot, pile)
         if judged is None:
-            _tell_of_nothing_wrong(pile, arguments)
+            first, *rest = pile.assessment.sentences
+            _tell_of_nothing_wrong((f"from {evidence_files.kinds(pile)}: {first}", *rest), arguments)
         else:
             _tell(_judged(snapshot, judged, pile), evidence_files.kinds(pile), arguments)
     return 0
@@ -78,13 +83,12 @@ def _kept(snapshot: Snapshot, pile: Pile) -> Judgement | None:
     return Judgement(own[0].status, own[0].stage, own[0].verdict)
 
 
-def _tell_of_nothing_wrong(pile: Pile, arguments: argparse.Namespace) -> None:
-    from hangwatch.commands import evidence_files
+def _tell_of_nothing_wrong(sentences: Sequence[str], arguments: argparse.Namespace) -> None:
     from hangwatch.report import words
 
     out = sys.stderr if "-" in (arguments.json, arguments.html, arguments.markdown) else sys.stdout
-    first, *rest = pile.assessment.sentences
-    print(f"hangwatch: from {evidence_files.kinds(pile)}: {words.clean(first)}", file=out)
+    first, *rest = sentences
+    print(f"hangwatch: {words.clean(first)}", file=out)
     for sentence in rest:
         print(f"  {words.clean(sentence)}", file=out)
     if arguments.json or arguments.html or arguments.markdown:

@@ -28,6 +28,9 @@ LARGEST = 512 << 20
 SNIFFED = 1 << 16  # bytes by which a log is told
 DEEPEST = 4  # folders in folders that are looked into: LOGS/JOB/attempt_0/3/stderr.log
 _SUFFIXES = frozenset({".log", ".out", ".err", ".txt", ".json", ".board"})
+_LOGS = frozenset({".log", ".out", ".err"})  # a text of such a name is a log, whatever its lines
+_NO_LOGS = frozenset({".json", ".html", ".board", ".md", ".py", ".sh", ".yaml", ".yml", ".toml", ".csv"})
+_NO_USE = "neither an incident report, nor a board, a flight-recorder dump or a log of use"
 _GZIP = ".gz"
 _ARCHIVES = frozenset({".tar", ".tgz", ".zip", ".zst", ".xz", ".bz2", ".7z"})
 _PACKED_FOLDER = ".tar.gz"
@@ -46,6 +49,7 @@ class Pile:
     reader: recorder.QueueReader = field(default_factory=recorder.QueueReader)
     logs: logs.Logs = field(default_factory=logs.Logs)
     problems: list[str] = field(default_factory=list)
+    plain: dict[Path, bool] = field(default_factory=dict)  # logs without a line of use, and whether each was named
 
     @cached_property
     def queues(self) -> Queues:
@@ -76,6 +80,13 @@ def _take(pile: Pile, path: Path, asked_for: bool = True) -> bool:
     """Read one file. False where it is of no use; one that was not asked for by name is passed over then."""
     try:
         _put(pile, path)
+    except _PlainLogError as error:
+        suffix = path.with_suffix("").suffix if path.suffix == _GZIP else path.suffix
+        if suffix in _LOGS or (asked_for and suffix not in _NO_LOGS):
+            pile.plain[path] = asked_for
+        elif asked_for:
+            pile.problems.append(f"left out {path}: {error}")
+        return False
     except HangwatchError as error:
         if asked_for or not isinstance(error, _UnknownError):
             pile.problems.append(f"left out {path}: {error}")
@@ -148,6 +159,10 @@ class _UnknownError(HangwatchError):
     """A file of no kind that is of use here."""
 
 
+class _PlainLogError(_UnknownError):
+    """A text that may be a log, without a line of use."""
+
+
 def _put(pile: Pile, path: Path) -> None:
     if path.suffix in _ARCHIVES or path.name.endswith(_PACKED_FOLDER):
         raise _UnknownError("an archive: unpack it, and give the folder")
@@ -181,7 +196,7 @@ def _put_plain(pile: Pile, path: Path, plain: Path) -> None:
     with plain.open("rb") as file:
         start = file.read(SNIFFED)
     if logs.is_log(start):
-        logs.read(path, pile.logs, plain)
+        _put_log(pile, path, plain)
         return
     if plain.stat().st_size > LARGEST:
         raise _UnknownError(f"larger than {LARGEST >> 20} MiB")
@@ -199,8 +214,13 @@ def _put_plain(pile: Pile, path: Path, plain: Path) -> None:
         _put_dump(pile, path, content)
     elif plain.suffix == ".json" and not content.rstrip().endswith(b"}"):
         raise files.ReportError("cut off before anything of use")
-    elif not logs.read(path, pile.logs, plain):
-        raise _UnknownError("neither an incident report, nor a board, a flight-recorder dump or a log of use")
+    else:
+        _put_log(pile, path, plain)
+
+
+def _put_log(pile: Pile, path: Path, plain: Path) -> None:
+    if not logs.read(path, pile.logs, plain):
+        raise (_PlainLogError if path in pile.logs.unused else _UnknownError)(_NO_USE)
 
 
 def _report(content: bytes) -> Incident:
@@ -356,6 +376,11 @@ def _completed(rank: RankEvidence, more: RankEvidence) -> RankEvidence:
         rank = replace(rank, reading=more.reading, host=rank.host or more.host, pid=rank.pid or more.pid)
     better = more.collectives.complete and not rank.collectives.complete
     return replace(rank, collectives=more.collectives) if better and more.collectives.heads else rank
+
+
+def problems(pile: Pile) -> list[str]:
+    """What is wrong with files; a log that was named, and tells nothing, is one where others do."""
+    return [*pile.problems, *(f"left out {path}: {_NO_USE}" for path, named in pile.plain.items() if named)]
 
 
 def kinds(pile: Pile) -> str:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from hangwatch import words
 from hangwatch.catalogue import cause
-from hangwatch.model import Certainty, Culprit, Judgement, Stage, Status, Verdict
+from hangwatch.model import Certainty, Culprit, Frame, Judgement, Stage, Status, Verdict
 
 from .model import Communicator, Fault, Logs, Warned
 from .unknown import unknown
 
 _OWN_PORT = re.compile(r"async event\b.*(port|device)")  # of a rank's own; what its peers see follows from it
 _SHOWN = 3
-_IB_FIX = "look at that port and its link (ibstat, the kernel log, cable and switch), and at both ends of it"
+_HCA = re.compile(r"\bhca (\S+)|NET/IB : (\w+):\d+ ")
+_IB_FIX = "look at {port} and its link (ibstat, the kernel log, cable and switch), and at both ends of it"
 _CUDA_FIX = "look for Xid in the kernel log of that host (dmesg); run with CUDA_LAUNCH_BLOCKING=1 to find the kernel"
 _GPU_MEMORY_FIX = "leave NCCL some memory: a smaller batch, or no other process on that GPU (nvidia-smi)"
+_UNLIKE_FIX = "compare the versions of NCCL of all hosts (python -c 'import torch; print(torch.cuda.nccl.version())')"
 _PEER_FIX = "give the logs of all ranks: the process that ended first is the one to look at"
 
 
@@ -156,10 +158,13 @@ def warned(text: str, warning: Warned, logs: Logs) -> Judgement:
         Fault.DUPLICATE: _duplicate,
         Fault.CUDA: _cuda,
         Fault.MEMORY: _memory,
+        Fault.UNLIKE: _unlike,
         Fault.NETWORK: _network,
         Fault.PEER: _peer,
     }[warning.fault](text, ranks)
+    fix = fix.format(port=port(text, warning, logs) or "that port") if fix == _IB_FIX else fix
     blamed = ranks if warning.fault in (Fault.DUPLICATE, Fault.CUDA) else []
+    where = {rank: logs.raised[rank].where for rank in blamed if rank in logs.raised and logs.raised[rank].where}
     return Judgement(
         Status.FAILED,
         Stage.DEVICE,
@@ -168,10 +173,27 @@ def warned(text: str, warning: Warned, logs: Logs) -> Judgement:
             certainty=certainty,
             summary=summary,
             fix=fix,
-            culprits=tuple(map(Culprit, blamed)),
-            evidence=evidence(logs),
+            culprits=tuple(Culprit(rank, where=where.get(rank)) for rank in blamed),
+            evidence=(*_raised_at(where), *evidence(logs)),
         ),
     )
+
+
+def _raised_at(where: Mapping[int, Frame | None]) -> Iterator[str]:
+    """The user's lines at which ranks met the error."""
+    for rank, frame in list(where.items())[:_SHOWN]:
+        yield f"it surfaced on rank {rank}{words.at(frame)}"
+
+
+def port(text: str, warning: Warned, logs: Logs) -> str:
+    """`mlx5_3 of node-b (rank 11)`: the network adapter that a warning is about; "" where none is named."""
+    own = (other for other, known in logs.warnings.items() if known.processes.keys() & warning.processes.keys())
+    found = next(filter(None, map(_HCA.search, (text, *own))), None)
+    if found is None:
+        return ""
+    ranks = by(warning, logs)
+    rank = f" ({words.ranks(ranks)})" if ranks else ""
+    return f"{found[1] or found[2]}{f' of {warning.host}' if warning.host else ''}{rank}"
 
 
 def by(warning: Warned, logs: Logs) -> list[int]:
@@ -201,6 +223,12 @@ def _memory(text: str, ranks: list[int]) -> tuple[str, Certainty, str, str]:
     whose = f" of {words.ranks(ranks)}" if ranks else ""
     summary = f"NCCL{whose} got no shared memory: {text}."
     return entry.id, Certainty.LIKELY if "No space left" in text else Certainty.UNDETERMINED, summary, entry.fix
+
+
+def _unlike(text: str, ranks: list[int]) -> tuple[str, Certainty, str, str]:
+    whose = f" of {words.ranks(ranks)}" if ranks else ""
+    summary = f"NCCL{whose} and a peer do not speak alike, as different versions of NCCL do: {text}."
+    return "undetermined", Certainty.UNDETERMINED, summary, _UNLIKE_FIX
 
 
 def _network(text: str, ranks: list[int]) -> tuple[str, Certainty, str, str]:

@@ -18,6 +18,7 @@ MARKS = (
     "ChildFailedError",
 )
 _ROOT = "Root Cause (first observed failure)"
+_GROUP_FAILED = "Worker group FAILED"
 _FIELD = re.compile(r"^\s*(?:\[[^\]]*\]:?)?\s*(time|host|rank|exitcode|error_file|traceback)\s+: (.*)$")
 _RANK = re.compile(r"(\d+)")
 _EXIT = re.compile(r"(-?\d+) \(pid: (\d+)\)")
@@ -38,6 +39,9 @@ class Table:
         """Keep what a line says. False for a line of no use."""
         if _ROOT in line:
             self._root = True
+            return True
+        if _GROUP_FAILED in line:
+            logs.group_failed = True
             return True
         if "failed (exitcode" in line and (reaped := _REAPED.search(line)):
             logs.reaped[f"torchrun {reaped[3]}"] = Reaped(int(reaped[2]), int(reaped[3]), int(reaped[1]))
@@ -113,7 +117,7 @@ def error_file(content: bytes, rank: int | None, logs: Logs) -> bool:
     where = None
     for file, line, function in places:
         where = _further_in(where, Frame(file, int(line), function))
-    known = logs.failures.get(rank, Failure(rank, exit_code=1))
+    known = logs.failures.get(rank, Failure(rank))
     logs.failures[rank] = replace(known, text=str(message.get("message", "")), where=where)
     logs.ranks.add(rank)
     return True

@@ -30,6 +30,7 @@ _OF_A_GPU = re.compile(r"Xid \d|CUDA error: (?:uncorrectable|hardware|.*ECC erro
 _OF_A_WORKER = re.compile(r"DataLoader worker .*(?:exited unexpectedly|killed by signal)")
 _OF_SHARED_MEMORY = re.compile(r"DataLoader worker .*out of shared memory")
 _ABORT, _TERMINATE = -6, -15
+_EXCEPTION = 1  # with which Python ends where no one catches one
 
 
 def failures(logs: Logs) -> dict[int, Failure]:
@@ -45,7 +46,20 @@ def failures(logs: Logs) -> dict[int, Failure]:
             found[rank] = Failure(rank, text=raised.text, where=raised.where)
         elif known is not None and _completes(known, raised):
             found[rank] = replace(known, text=raised.text, where=raised.where)
+    return _with_nameless(found, logs)
+
+
+def _with_nameless(found: dict[int, Failure], logs: Logs) -> dict[int, Failure]:
+    """The only traceback without a rank is of the only process whose launcher tells of an exception and not which."""
+    bare = [each for each in found.values() if each.exit_code == _EXCEPTION and not each.text]
+    if len(bare) == 1 and (raised := _only_nameless(logs)) is not None:
+        found[bare[0].rank] = replace(bare[0], text=raised.text, where=raised.where)
     return found
+
+
+def _only_nameless(logs: Logs) -> Raised | None:
+    """The one traceback of which no line tells the rank; None where there are several, or none."""
+    return next(iter(logs.nameless)) if len(logs.nameless) == 1 and not logs.raised else None
 
 
 def _completes(known: Failure, raised: Raised) -> bool:
@@ -163,7 +177,32 @@ def reaped(logs: Logs) -> Reaped | None:
         return None
     own = [each for each in logs.reaped.values() if each.exit_code not in (_ABORT, _TERMINATE)]
     own = [each for each in own if not _BROUGHT_DOWN.search(each.text)]
-    return own[0] if len(own) == 1 else None
+    if len(own) != 1:
+        return None
+    raised = _only_nameless(logs) if own[0].exit_code == _EXCEPTION and not own[0].text else None
+    return replace(own[0], text=raised.text, where=raised.where) if raised is not None else own[0]
+
+
+def nameless_end(logs: Logs) -> Judgement | None:
+    """The verdict where torchrun says that its processes failed, and one traceback without a rank tells why."""
+    raised = _only_nameless(logs)
+    if raised is None or not logs.group_failed or failures(logs) or _BROUGHT_DOWN.search(raised.text):
+        return None
+    end = Failure(-1, text=raised.text, where=raised.where)
+    name = _cause([end])
+    return Judgement(
+        Status.FAILED,
+        cause(name).stage or Stage.STEP,
+        Verdict(
+            cause=name,
+            certainty=Certainty.LIKELY,
+            summary=f"A process of this job {_how(end).rstrip('.')}.",
+            fix=_fix(name, end),
+            culprits=(Culprit(None, where=end.where),),
+            victims=tuple(sorted({each.rank for each in logs.timeouts})),
+            evidence=("torchrun says that its processes failed; no line tells which of them raised this",),
+        ),
+    )
 
 
 def local_end(end: Reaped, logs: Logs) -> Judgement:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from hangwatch import words
 from hangwatch.catalogue import cause
@@ -12,9 +13,9 @@ from hangwatch.stacks.frames import user_frame
 
 from .. import queues as model
 from ..queues.model import Queues
-from . import communicators, desync, ends, kernel, rendezvous
+from . import communicators, desync, ends, interfaces, kernel, plain, rendezvous, versions
 from .model import Fault, LateAtBarrier, Logs, Timeout
-from .queued import of_no_group, to_peers
+from .queued import completed, of_no_group, to_peers
 from .unknown import unknown
 
 _BETWEEN_PEERS = (
@@ -41,10 +42,15 @@ def _documented(judged: Judgement) -> Judgement:
 def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
     """The first end of a process that is no consequence comes before all waiting."""
     logs = _with_ends(queues, logs)
-    if found := ends.first_ends(logs):
+    found = ends.first_ends(logs)
+    if (alone := interfaces.judged(found, logs)) is not None:
+        return model.Assessment(alone)
+    if found:
         return model.Assessment(ends.failed(found, logs))
     if (reaped := ends.reaped(logs)) is not None:
         return model.Assessment(ends.local_end(reaped, logs))
+    if (nameless := ends.nameless_end(logs)) is not None:
+        return model.Assessment(nameless)
     warning = communicators.worst(logs)
     if warning is not None and warning[1].fault is Fault.DUPLICATE:
         return model.Assessment(communicators.warned(*warning, logs))
@@ -81,6 +87,8 @@ def _of_logs(logs: Logs) -> Judgement | None:
     warning = communicators.worst(logs)
     if warning is not None and warning[1].fault is Fault.CUDA and communicators.by(warning[1], logs):
         return communicators.warned(*warning, logs)  # a communicator that is half set up is its consequence
+    if (unlike := versions.judged(logs)) is not None:
+        return unlike
     if (communicator := communicators.half_set_up(logs)) is not None:
         return communicators.set_up(communicator, logs)
     if warning is not None:
@@ -94,7 +102,21 @@ def _nothing(logs: Logs) -> tuple[str, ...]:
     files = words.plural(len(logs.files), "log")
     return (
         f"nothing is wrong in {files}: no call was given up, no communicator is left half set up, no process failed",
+        *plain.attempt_before(_earlier(logs)),
     )
+
+
+def nothing_of_use(paths: Iterable[Path], logs: Logs) -> tuple[str, ...]:
+    """What to say of logs without a line of use."""
+    return plain.sentences(paths, logs, _earlier(logs))
+
+
+def _earlier(logs: Logs) -> str:
+    """The verdict on the attempt before the last one; "" where there was none, or it tells nothing."""
+    if logs.earlier is None:
+        return ""
+    judged = _assessed(completed(Queues(), logs.earlier), logs.earlier).judgement
+    return "" if judged is None else judged.verdict.summary
 
 
 def _late(told: LateAtBarrier) -> Judgement:
@@ -128,7 +150,7 @@ def _unpaired(calls: Sequence[Timeout], waited_in: str, fix: str, logs: Logs) ->
         victims=tuple(ranks),
         evidence=(*names, *_stalls(logs), *communicators.evidence(logs)),
         hang=Certainty.LIKELY,
-        argument=_gave_up(logs),
+        argument=_gave_up(logs, None),
     )
 
 
@@ -173,13 +195,13 @@ def _with_logs(judged: Judgement, logs: Logs) -> Judgement:
     """The queues' judgement with what the logs say besides."""
     told = (*judged.verdict.evidence, *ends.outside(logs))
     verdict = kernel.of_a_lost_gpu(_with_warnings(replace(judged.verdict, evidence=told), logs), logs)
-    said = _gave_up(logs)
+    verdict = desync.named(verdict, logs)
+    said = _gave_up(logs, verdict)
     verdict = replace(
         verdict,
         evidence=(*verdict.evidence, *_stalls(logs), *desync.evidence(logs), *said),
         alternatives=(*verdict.alternatives, *_or_the_lock(logs)),
     )
-    verdict = desync.named(verdict, logs)
     if said and judged.status is Status.WAITING:
         verdict = replace(verdict, hang=Certainty.LIKELY, argument=said)
         return replace(judged, status=Status.HUNG, verdict=verdict)
@@ -211,7 +233,15 @@ def _with_warnings(verdict: Verdict, logs: Logs) -> Verdict:
     text, known = warning
     if known.fault is Fault.NETWORK:
         said = communicators.warned(text, known, logs).verdict
-        return replace(verdict, cause=said.cause, fix=said.fix, certainty=Certainty.LIKELY)
+        port = communicators.port(text, known, logs)
+        return replace(
+            verdict,
+            cause=said.cause,
+            fix=said.fix,
+            certainty=Certainty.LIKELY,
+            summary=f"{verdict.summary} NCCL reports errors of {port}." if port else verdict.summary,
+            alternatives=tuple(each for each in verdict.alternatives if each.cause not in (said.cause, "device-stall")),
+        )
     if known.fault is Fault.CUDA and (ranks := communicators.by(known, logs)):
         return replace(
             communicators.warned(text, known, logs).verdict,
@@ -224,10 +254,14 @@ def _with_warnings(verdict: Verdict, logs: Logs) -> Verdict:
     return verdict
 
 
-def _gave_up(logs: Logs) -> tuple[str, ...]:
-    """Whose calls torch's watchdog gave up."""
+def _gave_up(logs: Logs, verdict: Verdict | None) -> tuple[str, ...]:
+    """Whose calls torch's watchdog gave up; of ranks that a verdict blames it says nothing but that."""
     if not logs.timeouts:
         return ()
+    blamed = {each.rank for each in verdict.culprits} if verdict is not None else set()
+    ranks = {each.rank for each in logs.timeouts}
     waited = max((each.timeout_s or 0.0 for each in logs.timeouts), default=0.0)
-    ranks = words.ranks(sorted({each.rank for each in logs.timeouts}))
-    return (f"torch's watchdog gave up after {words.duration(waited)} on {ranks}: victims, not the cause",)
+    said = f"torch's watchdog gave up after {words.duration(waited)} on"
+    if victims := ranks - blamed:
+        return (f"{said} {words.ranks(sorted(victims))}: victims, not the cause",)
+    return (f"{said} {words.ranks(sorted(ranks))}",)

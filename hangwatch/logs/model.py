@@ -59,6 +59,7 @@ class Fault(StrEnum):
     DUPLICATE = "duplicate"  # two ranks on one GPU
     CUDA = "cuda"  # an error of the rank's own device or driver
     MEMORY = "memory"  # shared memory of the host
+    UNLIKE = "unlike"  # the two ends do not speak alike, as different versions of NCCL do
     NETWORK = "network"
     PEER = "peer"  # the other end closed the connection: its process has ended, or never was there
 
@@ -72,6 +73,14 @@ class Warned:
     host: str = ""
     processes: dict[tuple[str, int], None] = field(default_factory=dict)
     ranks: set[int] = field(default_factory=set)  # where the warning or its file names them
+
+
+@dataclass
+class NoInterface:
+    """NCCL found no network interface that it may use: in which processes, by host and pid, and of which ranks."""
+
+    processes: dict[tuple[str, int], None] = field(default_factory=dict)
+    ranks: set[int] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -155,8 +164,15 @@ class Logs:
         default_factory=dict
     )  # largest communicator and rank in it
     raised: dict[int, Raised] = field(default_factory=dict)
+    nameless: dict[Raised, None] = field(default_factory=dict)  # tracebacks of which no line tells the rank
+    group_failed: bool = False  # torchrun's agent says that its processes failed
+    unused: dict[Path, int] = field(default_factory=dict)  # texts without a line of use, and how many lines they have
+    earlier: Logs | None = None  # of the attempt before the last one
     stalls: dict[int, list[str]] = field(default_factory=dict)  # how torch found the watchdog thread of a rank stuck
     networks: dict[str, set[str]] = field(default_factory=dict)  # host to the interfaces that NCCL uses there
+    no_interface: NoInterface = field(default_factory=NoInterface)
+    interface_names: dict[tuple[str, int], str] = field(default_factory=dict)  # NCCL_SOCKET_IFNAME of each process
+    versions: dict[tuple[str, int], str] = field(default_factory=dict)  # of NCCL, by host and pid
     transports: dict[str, int] = field(default_factory=dict)  # "P2P/CUMEM", "NET/IB", ...: channels
     ranks: set[int] = field(default_factory=set)  # ranks of which there is any line
 

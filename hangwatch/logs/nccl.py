@@ -20,6 +20,7 @@ _FAULTS = {
     Fault.DUPLICATE: re.compile(r"Duplicate GPU detected : rank (\d+) and rank (\d+)"),
     Fault.CUDA: re.compile(r"C(?:uda|UDA) (?:failure|error)|unhandled cuda|Xid|uncorrectable"),
     Fault.MEMORY: re.compile(r"/dev/shm|shared memory segment|posix_fallocate|No space left on device"),
+    Fault.UNLIKE: re.compile(r"Message truncated : received \d+ bytes instead of \d+|Mismatched NCCL version"),
     Fault.PEER: re.compile(r"Connection (?:closed|reset)|closed by remote peer|reset by peer|remote process exited"),
     Fault.NETWORK: re.compile(
         r"Got completion .*(?:status|error)|NET/IB.*(?:error|fail|timeout|down|async event)"
@@ -27,8 +28,13 @@ _FAULTS = {
         r"|Call to \w+ failed|Connection (?:refused|timed out)|timed out|unhandled|NVLink|peer access"
     ),
 }
+_NO_INTERFACE = re.compile(r"no (?:socket )?interface found")
+_SETTING = re.compile(r"NCCL_SOCKET_IFNAME set (?:by environment )?to (\S+)")
+_VERSION = re.compile(r"NCCL version (\d+\.\d+\.\d+)")
+_EVENT = re.compile(r"NET/IB\b.*async (?:event\b.*error|fatal)")  # as information in some versions
 MARKS = ("NCCL INFO", "NCCL WARN")
 _OWN = re.compile(r"\[rank(\d+)\]:")
+_GIDS = re.compile(r" (?:localGid|remoteGids?) ?\S*")  # long, and of no use to a reader beside the adapter's name
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+(?=>)")
 
 
@@ -40,7 +46,7 @@ def take(line: str, logs: Logs, rank: int | None = None) -> bool:
     if found is None:
         return False
     host, pid, level, text = found.groups()
-    if level == "WARN":
+    if level == "WARN" or _EVENT.search(text):
         return _warning((host, int(pid)), text, logs, rank)
     if setup := _SETUP.search(text):
         return _set_up((host, int(pid)), setup, logs)
@@ -49,6 +55,15 @@ def take(line: str, logs: Logs, rank: int | None = None) -> bool:
         return True
     if network := _NETWORK.search(text):
         return _interfaces(host, network, logs)
+    return _about((host, int(pid)), text, logs)
+
+
+def _about(process: tuple[str, int], text: str, logs: Logs) -> bool:
+    """What a process uses, which tells of a fault where there is one, and of nothing else."""
+    if version := _VERSION.search(text):
+        logs.versions[process] = version[1]
+    elif setting := _SETTING.search(text):
+        logs.interface_names[process] = setting[1]
     return False
 
 
@@ -83,6 +98,10 @@ def _interfaces(host: str, found: re.Match[str], logs: Logs) -> bool:
 
 
 def _warning(process: tuple[str, int], text: str, logs: Logs, rank: int | None) -> bool:
+    if _NO_INTERFACE.search(text):
+        logs.no_interface.processes[process] = None
+        logs.no_interface.ranks.update(() if rank is None else (rank,))
+        return True
     known = _kept(process[0], text, logs, rank)
     if known is not None:
         known.processes[process] = None
@@ -95,7 +114,7 @@ def _kept(host: str, text: str, logs: Logs, rank: int | None) -> Warned | None:
     )
     if fault is None or found is None:
         return None
-    said = f"{host}: {text}" if host else text
+    said = _GIDS.sub("", f"{host}: {text}" if host else text)
     known = logs.warnings.setdefault(_NUMBERS.sub("N", said).strip(), Warned(fault, host=host))
     known.count += 1
     if fault is Fault.DUPLICATE:
@@ -122,4 +141,8 @@ class LastError:
         if not due:
             return False
         said = line[prefix.end() :].strip() if prefix else line.strip()
-        return _kept("", said, logs, int(prefix[1]) if prefix else rank) is not None
+        rank = int(prefix[1]) if prefix else rank
+        if rank is not None and _NO_INTERFACE.search(said):
+            logs.no_interface.ranks.add(rank)
+            return True
+        return _kept("", said, logs, rank) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO
@@ -33,6 +33,7 @@ _KEYS = ("line", "log", "message", "MESSAGE", "msg", "_raw")  # of the text in a
 _COLOR = re.compile(r"\x1b\[[\d;]*m")
 # torchrun's agent says that it starts its processes anew: what they said before is of an attempt that is over.
 _ANEW = re.compile(rb"; will restart worker group|restart_count=[1-9]")
+_OF_ONE_RESTART = 1 << 12  # bytes between lines of one restart, of several nodes maybe
 LONGEST = 1 << 14  # characters of a line that are looked at
 
 
@@ -62,7 +63,9 @@ def read(path: Path, logs: Logs, plain: Path | None = None) -> bool:
     if plain.suffix == ".json":
         found = plain.stat().st_size < LONGEST << 6 and elastic.error_file(plain.read_bytes(), rank, logs)
     else:
-        found = _lines(plain, rank, logs)
+        found, lines = _lines(plain, rank, logs)
+        if lines is not None and not found:
+            logs.unused[path] = lines
     if found:
         logs.files.append(path)
         if rank is not None:
@@ -80,24 +83,44 @@ def bare(line: str) -> str:
     return line[label.end() :] if label else line
 
 
-def _lines(path: Path, rank: int | None, logs: Logs) -> bool:
-    table, late, raised, of_use = elastic.Table(), barrier.Barrier(), tracebacks.Tracebacks(), False
-    last, spawned = nccl.LastError(), spawn.Spawned()
+def _lines(path: Path, rank: int | None, logs: Logs) -> tuple[bool, int | None]:
+    """Whether a line of the last attempt is of use, and how many lines it has; None of what is no text, or empty."""
     with path.open("rb") as file:
-        if b"\0" in file.read(1 << 12):
-            return False
-        _go_to_last_attempt(file)
-        for said in _pieces(file):
-            line = bare(said)
-            told = late.take(line, logs) or watchdog.take(line, logs, rank) or nccl.take(line, logs, rank)
-            told = raised.take(line, logs, rank) or last.take(line, logs, rank) or slurm.take(said, logs) or told
-            told = told or desync.take(line, logs) or kernel.take(line, logs) or rendezvous.take(line, logs)
-            of_use = told or spawned.take(line, logs) or table.take(line, logs) or of_use
+        start = file.read(1 << 12)
+        if not start or b"\0" in start:
+            return False, None
+        before, begin = _last_attempts(file)
+        if begin:
+            logs.earlier = logs.earlier or Logs()
+            file.seek(before)
+            if _attempt(_raw_lines(file, begin - before), rank, logs.earlier)[0]:
+                logs.earlier.files.append(path)
+        file.seek(begin)
+        return _attempt(file, rank, logs)
+
+
+def _attempt(file: Iterable[bytes], rank: int | None, logs: Logs) -> tuple[bool, int]:
+    table, late, raised, of_use = elastic.Table(), barrier.Barrier(), tracebacks.Tracebacks(), False
+    last, spawned, count = nccl.LastError(), spawn.Spawned(), 0
+    for said in _pieces(file):
+        count += 1
+        line = bare(said)
+        told = late.take(line, logs) or watchdog.take(line, logs, rank) or nccl.take(line, logs, rank)
+        told = raised.take(line, logs, rank) or last.take(line, logs, rank) or slurm.take(said, logs) or told
+        told = told or desync.take(line, logs) or kernel.take(line, logs) or rendezvous.take(line, logs)
+        of_use = told or spawned.take(line, logs) or table.take(line, logs) or of_use
     raised.end(logs)
-    return of_use
+    return of_use, count
 
 
-def _pieces(file: BinaryIO) -> Iterator[str]:
+def _raw_lines(file: BinaryIO, size: int) -> Iterator[bytes]:
+    """The lines of the next `size` bytes."""
+    while size > 0 and (raw := file.readline()):
+        size -= len(raw)
+        yield raw
+
+
+def _pieces(file: Iterable[bytes]) -> Iterator[str]:
     """The lines; two of torch's that ranks wrote into one, as they do where a line has no end, are two."""
     for raw in file:
         line = raw[:LONGEST].decode("utf-8", "replace").rstrip("\r\n")
@@ -115,11 +138,17 @@ def _unwrapped(line: str) -> Sequence[str]:
     return said.splitlines() or ("",)
 
 
-def _go_to_last_attempt(file: BinaryIO) -> None:
-    """To behind the last line that says that the processes are started anew; to the beginning where none does."""
-    begin = 0
+def _last_attempts(file: BinaryIO) -> tuple[int, int]:
+    """Where the last two attempts begin: behind a line that says that the processes are started anew, or at 0.
+
+    Of several such lines that follow one another, as those of one restart do, nothing but the last one counts.
+    """
+    before = begin = 0
     if os.fstat(file.fileno()).st_size:
         with mmap(file.fileno(), 0, access=ACCESS_READ) as whole:
             for found in _ANEW.finditer(whole):
-                begin = whole.find(b"\n", found.end()) + 1 or len(whole)
-    file.seek(begin)
+                behind = whole.find(b"\n", found.end()) + 1 or len(whole)
+                if found.start() - begin > _OF_ONE_RESTART:
+                    before = begin
+                begin = behind
+    return before, begin

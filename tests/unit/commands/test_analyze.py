@@ -168,7 +168,7 @@ def _whole(path: Path) -> bytes:
     ("name", "content", "reason"),
     [
         (
-            "notes.txt",
+            "notes.md",
             lambda path: b"hello",
             "neither an incident report, nor a board, a flight-recorder dump or a log",
         ),
@@ -270,6 +270,30 @@ def test_nothing_of_use_is_an_error(tmp_path: Path, judged: list[Snapshot], caps
     assert main(["analyze", *boards, "--json", "-"]) == 2
     assert "these files are of 2 jobs" in capsys.readouterr().err
     assert judged == []
+
+
+def test_a_log_of_nothing_of_use_is_read_and_told(tmp_path: Path, capsys: Capture) -> None:
+    """GIVEN texts that tell of no hang THEN that is the answer, and no error, where they are logs by name or by will"""
+    for name in ("run.log", "out-17", "notes.md", "empty.log"):
+        (tmp_path / name).write_text("" if name == "empty.log" else "epoch 1\nepoch 2\n")
+    expected = "hangwatch: nothing of a hang or failure is in this log (2 lines read); if the job stood still, give "
+    for given in (tmp_path, tmp_path / "run.log", tmp_path / "out-17"):
+        assert main(["analyze", str(given)]) == 0
+        assert capsys.readouterr().out.startswith(expected)
+    assert main(["analyze", str(tmp_path / "run.log"), str(tmp_path / "out-17")]) == 0
+    assert "in these 2 logs (4 lines read)" in capsys.readouterr().out
+    # AND no report is made of it
+    assert main(["analyze", str(tmp_path / "run.log"), "--json", "-"]) == 0
+    said = capsys.readouterr()
+    assert (said.out, "no report is written" in said.err) == ("", True)
+    # AND a text that is no log by its name, or is empty, is of no use
+    for name in ("notes.md", "empty.log"):
+        assert main(["analyze", str(tmp_path / name)]) == 2
+        assert f"left out {tmp_path / name}: neither an incident report" in capsys.readouterr().err
+    # AND beside other evidence it is left out, where it was named
+    written = str(files.write(examples.uneven_steps(), tmp_path / "reports").json_path)
+    assert main(["analyze", written, str(tmp_path / "run.log")]) == 0
+    assert f"left out {tmp_path / 'run.log'}: neither" in capsys.readouterr().err
 
 
 def test_the_real_judgement_takes_every_kind(tmp_path: Path, capsys: Capture) -> None:

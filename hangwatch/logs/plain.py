@@ -1,0 +1,41 @@
+"""Logs in which no line tells of a hang or a failure: what was read, and what they tell besides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from hangwatch import words
+
+from .model import Logs, Raised
+
+_WANTED = "if the job stood still, give the logs of all ranks and of the launcher, and the flight recorder's dumps too"
+_SHOWN = 3
+
+
+def sentences(paths: Iterable[Path], logs: Logs, earlier: str) -> tuple[str, ...]:
+    """What to say of such logs; `earlier` is the verdict on the attempt before the last one, "" where there is none."""
+    counts = [logs.unused[path] for path in paths]
+    which = "this log" if len(counts) == 1 else f"these {len(counts)} logs"
+    if earlier and not any(counts):
+        return (*attempt_before(earlier), f"{which} {words.verb(len(counts), 'ends', 'end')} there; {_WANTED}")
+    if earlier:
+        which = f"the last attempt of {which}"
+    first = f"nothing of a hang or failure is in {which} ({words.plural(sum(counts), 'line')} read); {_WANTED}"
+    return (first, *attempt_before(earlier), *_tracebacks(logs))
+
+
+def attempt_before(earlier: str) -> tuple[str, ...]:
+    """The verdict on the attempt that the launcher's last restart followed."""
+    return (f"the attempt before the last restart failed: {earlier}",) if earlier else ()
+
+
+def _tracebacks(logs: Logs) -> Iterator[str]:
+    """Tracebacks without a rank, of which no launcher says that a process failed."""
+    for raised in list(logs.nameless)[-_SHOWN:]:
+        yield f"a traceback is in it, and no line tells whether that ended a process: {told(raised)}"
+
+
+def told(raised: Raised) -> str:
+    """ValueError: bad (train.py:9)"""
+    return f"{words.command(raised.text, 200)}{words.at(raised.where)}"
