@@ -101,7 +101,7 @@ def script(folder: Path, text: str, *arguments: object) -> list[str]:
 
 LINES = {
     "worker-on-socket": r"rank 0 waits in backward \(loader_worker_blocked\.py:\d+\) for rank 1, which waits"
-    r" \(loader_worker_blocked\.py:\d+\) for loader worker \d, which waits on socket .* in fetch"
+    r" \(loader_worker_blocked\.py:\d+\) for loader worker \d \(pid \d+\), which waits on socket .* in fetch"
     r" \(loader_worker_blocked\.py:\d+\); reported as hung after 60 s",
     "checkpoint-slow": r"rank 1 waits in barrier \(slow_checkpoint\.py:\d+\) for rank 0, which reads or writes a"
     r" checkpoint \(slow_checkpoint\.py:\d+\), \d.* in the last second; not reported as hung while this lasts",
