@@ -58,8 +58,7 @@ def _summary(ranks: set[int], hosts: Sequence[str], names: Sequence[str]) -> str
     found = f"{whose}NCCL found no network interface that it may use{where}"
     if not names:
         return f"{found}."
-    there = "that host" if len(hosts) == 1 else "those hosts"
-    return f"{found}: NCCL_SOCKET_IFNAME={words.listed(names)} names none of {there} that is up and has an address."
+    return f"{found}: NCCL_SOCKET_IFNAME={words.listed(names)} names none that is up and has an address there."
 
 
 def _fix(hosts: Sequence[str], names: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from hangwatch.stacks.frames import user_frame
 
 from .. import queues as model
 from ..queues.model import Queues
-from . import communicators, desync, ends, interfaces, kernel, plain, rendezvous, versions
+from . import alone, communicators, desync, ends, interfaces, kernel, plain, rendezvous, versions
 from .model import Fault, LateAtBarrier, Logs, Timeout
 from .queued import completed, of_no_group, to_peers
 from .unknown import unknown
@@ -43,8 +43,8 @@ def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
     """The first end of a process that is no consequence comes before all waiting."""
     logs = _with_ends(queues, logs)
     found = ends.first_ends(logs)
-    if (alone := interfaces.judged(found, logs)) is not None:
-        return model.Assessment(alone)
+    if (without := interfaces.judged(found, logs)) is not None:
+        return model.Assessment(without)
     if found:
         return model.Assessment(ends.failed(found, logs))
     if (reaped := ends.reaped(logs)) is not None:
@@ -56,7 +56,7 @@ def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
         return model.Assessment(communicators.warned(*warning, logs))
     stands = model.assess(queues)
     if stands.judgement is not None:
-        return model.Assessment(_with_logs(_alive(stands.judgement, queues, logs), logs))
+        return model.Assessment(_with_logs(_alive(alone.told(stands.judgement, queues, logs), queues, logs), logs))
     judged = _of_logs(logs)
     if judged is not None:
         return model.Assessment(judged)

@@ -47,7 +47,7 @@ def test_ranks_whose_host_has_not_the_interface_failed_by_themselves(tmp_path: P
     lines = [*no_interface(4), *no_interface(5)]
     found = told(tmp_path, *lines)
     assert (found.cause, found.certainty, named(found)) == ("exception-on-one-rank", "likely", [4, 5])
-    assert "NCCL_SOCKET_IFNAME=bond7 names none of that host" in found.summary
+    assert "NCCL_SOCKET_IFNAME=bond7 names none that is up" in found.summary
     assert "on gpu-b" in found.fix
     assert {each.host for each in found.culprits} == {"gpu-b"}
     # AND ranks that wait for them are victims, and so are those that fail after them
