@@ -35,7 +35,8 @@ class Shape:
         count = counts[0].strip() if counts else ""
         if self.given is not None and self.made is not None and self.made != self.given:
             count = f"{self.given:,} to {self.made:,}"
-        said = ", ".join(filter(None, (f"{count} elements" if count else "", self.dtypes)))
+        noun = "element" if count == "1" else "elements"
+        said = ", ".join(filter(None, (f"{count} {noun}" if count else "", self.dtypes)))
         return f"{self.kind} ({said})" if said else self.kind
 
 
@@ -101,9 +102,12 @@ def malformed(call: Call, group: Communicator) -> str:
     size = len(group.members)
     wanted = {"all_reduce": given, "all_gather": given * size}.get(kind)
     if wanted is not None and made != wanted:
-        return f"{kind} of {given:,} elements on {size} ranks makes {wanted:,}, and its output has {made:,}"
+        return (
+            f"{kind} of {words.plural(given, 'element')} on {size} ranks makes {wanted:,}, and its output has {made:,}"
+        )
     if kind == "reduce_scatter" and given != made * size:
-        return f"{kind} into {made:,} elements on {size} ranks takes {made * size:,}, and its input has {given:,}"
+        into = f"{kind} into {words.plural(made, 'element')}"
+        return f"{into} on {size} ranks takes {made * size:,}, and its input has {given:,}"
     return ""
 
 
@@ -117,7 +121,7 @@ def unbalanced(calls: Mapping[int, Call], group: Communicator) -> str:
         return ""
     given = sum(elements(call.inputs) or 0 for call in calls.values())
     made = sum(elements(call.outputs) or 0 for call in calls.values())
-    return f"the ranks send {given:,} elements in all and expect {made:,}" if given != made else ""
+    return f"the ranks send {words.plural(given, 'element')} in all and expect {made:,}" if given != made else ""
 
 
 def roots_apart(calls: Mapping[int, Call], group: Communicator) -> str:

@@ -43,6 +43,7 @@ __all__ = [
     "ranks",
     "runs",
     "size",
+    "sure",
     "wait",
 ]
 
@@ -179,8 +180,15 @@ def hang(verdict: Verdict) -> str:
 
 
 def cause(verdict: Verdict) -> str:
-    """cause proven, cause likely, cause not known"""
-    return "cause not known" if verdict.certainty is Certainty.UNDETERMINED else f"cause {verdict.certainty}"
+    """cause proven, cause likely, cause uncertain where the evidence points to one and fits others, cause not known"""
+    return f"cause {sure(verdict.cause, verdict.certainty)}"
+
+
+def sure(cause: str, certainty: str) -> str:
+    """proven, likely, uncertain, not known"""
+    if certainty != Certainty.UNDETERMINED:
+        return str(certainty)
+    return "not known" if cause == "undetermined" else "uncertain"
 
 
 ARGUMENT = {

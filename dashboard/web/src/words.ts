@@ -168,10 +168,18 @@ export function chain(verdict: Pick<Verdict, "waits" | "culprits"> & Partial<Pic
   return [...edges, ...(verdict.ends ?? []).map(endOfChain)];
 }
 
-/** cause proven, cause likely, cause not known */
-export function cause(sure: Certainty): string {
-  return `cause ${sure === "undetermined" ? "not known" : sure}`;
+/** cause proven, cause likely, cause uncertain where the evidence points to one and fits others, cause not known */
+export function cause(id: string, certainty: Certainty): string {
+  return `cause ${sure(id, certainty)}`;
 }
+
+/** proven, likely, uncertain, not known */
+export function sure(id: string, certainty: Certainty): Sure {
+  if (certainty !== "undetermined") return certainty;
+  return id === "undetermined" ? "not known" : "uncertain";
+}
+
+export type Sure = "proven" | "likely" | "uncertain" | "not known";
 
 /** What people call a cause: its title in the catalogue, its id where it has none. */
 export function title(id: string): string {

@@ -69,7 +69,9 @@ describe("ranks", () => {
 
 describe("the two answers", () => {
   it("says them as the terminal does", () => {
-    expect((["proven", "likely", "undetermined"] as const).map(cause)).toEqual(["cause proven", "cause likely", "cause not known"]);
+    const said = (["proven", "likely", "undetermined"] as const).map((certainty) => cause("uneven-steps", certainty));
+    expect(said).toEqual(["cause proven", "cause likely", "cause uncertain"]);
+    expect(cause("undetermined", "undetermined")).toBe("cause not known");
     expect(argumentTitle("proven")).toBe("Proof that the job is dead");
     expect(argumentTitle("likely")).toBe("Why the job is called hung");
   });

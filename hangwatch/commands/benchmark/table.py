@@ -9,6 +9,7 @@ from rich.table import Table
 
 from hangwatch.commands.benchmark import score
 from hangwatch.commands.benchmark.results import Control, Figure, Machine, PeerRun, Results, Run
+from hangwatch.report import words
 
 
 def show(results: Results, console: Console | None = None) -> None:
@@ -96,7 +97,7 @@ def _instead(run: Run) -> str:
 
 def said(run: Run) -> str:
     """hung, proven, cause likely"""
-    cause = "cause not known" if run.certainty == "undetermined" else f"cause {run.certainty}"
+    cause = f"cause {words.sure(run.cause, run.certainty)}"
     return ", ".join(filter(None, (run.status, run.hang, cause)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hangwatch.model import Certainty, Culprit, Divergence, Frame, HealthWarning, Incident, Status
+from hangwatch.model import Culprit, Divergence, Frame, HealthWarning, Incident, Status
 from hangwatch.ranks.sides import by_value
 from hangwatch.report import titles, words
 from hangwatch.report.html.markup import Html, details, join, listing, prose, tag
@@ -71,13 +71,18 @@ def _quoted(who: Culprit) -> Html | None:
     return join((code, said if who.excerpt.changed else None))
 
 
+_SURE = {
+    "proven": "a fact of the system or independent witnesses that agree settle it",
+    "likely": "the evidence fits this cause and no other in the catalogue",
+    "uncertain": "the evidence points to this cause, and fits another one as well",
+    "not known": "the evidence fits no cause of the catalogue, or several alike",
+}
+
+
 def _cause(incident: Incident) -> Html:
     verdict = incident.verdict
-    sure = {
-        Certainty.PROVEN: "proven: a fact of the system or independent witnesses that agree settle it",
-        Certainty.LIKELY: "likely: the evidence fits this cause and no other in the catalogue",
-        Certainty.UNDETERMINED: "not known: the evidence fits no single cause, so no rank is blamed",
-    }[verdict.certainty]
+    word = words.sure(verdict.cause, verdict.certainty)
+    sure = f"{word}: {_SURE[word]}"
     name = tag("span", titles.title(verdict.cause))
     # Only addresses of the web: a report may come from anywhere.
     linked = tag("a", name, href=verdict.docs, rel="noreferrer") if verdict.docs.startswith("https://") else name

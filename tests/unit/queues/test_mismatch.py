@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hangwatch.queues.matching import Shape
 from tests.dump_verdicts import blamed, verdict, verdict_on
 from tests.dump_world import Call, JobDumps, Step, Sync, every, mesh
 
@@ -267,3 +268,10 @@ def test_who_is_left_alone_in_an_exchange_that_does_not_fit_expects_more_than_it
     assert "of all only rank 3 still waits in it" in found.summary
     assert found.evidence[0].startswith("number 5 of the default group: rank 3: all_to_all of 64 elements for 80")
     assert "input_split_sizes" in found.fix
+
+
+def test_the_shape_of_a_call_counts_one_element_as_one() -> None:
+    assert str(Shape("broadcast", 1, 1, "int64")) == "broadcast (1 element, int64)"
+    assert str(Shape("all_gather", 1, 8)) == "all_gather (1 to 8 elements)"
+    assert str(Shape("all_reduce", 4096, 4096)) == "all_reduce (4,096 elements)"
+    assert str(Shape("barrier")) == "barrier"

@@ -100,6 +100,8 @@ def test_headlines() -> None:
     assert words.headline(failed) == "FAILED, 3.1 s after the last step; cause likely"
     unsure = examples.undetermined()
     assert words.headline(unsure) == "HUNG, likely, 2 min 6 s after the last step; cause not known"
+    pointed = replace(unsure, verdict=replace(unsure.verdict, cause="rank-died"))
+    assert words.headline(pointed) == "HUNG, likely, 2 min 6 s after the last step; cause uncertain"
     assert words.headline(examples.lingering()) == "LINGERING, proven, 12 s after the end of training; cause proven"
     pipe_full = replace(made, stage=Stage.EXIT)  # of that cause, and ranks wait in backward
     assert words.headline(pipe_full) == "HUNG, proven, 3.1 s after the last step; cause proven"

@@ -14,7 +14,7 @@ export function markdown(verdict: Verdict, headline: string, job: Pick<Job, "nam
 }
 
 function rows(verdict: Verdict): string {
-  const lines = [`- **Cause:** ${named(verdict.cause)}, ${cause(verdict.certainty)}`];
+  const lines = [`- **Cause:** ${named(verdict.cause)}, ${cause(verdict.cause, verdict.certainty)}`];
   for (const who of verdict.culprits.slice(0, MOST)) {
     const at = who.where ? ` at \`${code(`${who.where.file}:${who.where.line}`)}\`` : "";
     lines.push(`- **Who:** ${plain(culprit(who))}${at}`);

@@ -8,9 +8,9 @@ import { markdown } from "../model/markdown";
 import { Copy } from "../parts/copy";
 import { StateIcon } from "../parts/icon";
 import { Clamped, Prose, Site } from "../parts/bits";
-import type { Alternative, Certainty, Culprit, Frame, Incident, Job, Status, Verdict } from "../records";
+import type { Alternative, Culprit, Frame, Incident, Job, Status, Verdict } from "../records";
 import { role, type Scene } from "../scene";
-import { argumentTitle, cause, culprit as sayCulprit, endedAs, kindOf, NO_VERDICT, ranges, ranks, title } from "../words";
+import { argumentTitle, cause, culprit as sayCulprit, endedAs, kindOf, NO_VERDICT, ranges, ranks, type Sure, sure, title } from "../words";
 import { Quoted } from "./excerpt";
 import { Explained } from "./explained";
 
@@ -31,10 +31,11 @@ function say(after: ComponentChildren): string {
   return typeof after === "string" && after ? `, ${after}` : "";
 }
 
-const SURE: Record<Certainty, string> = {
+const SURE: Record<Sure, string> = {
   proven: "a fact of the system or independent witnesses that agree settle it",
   likely: "the evidence fits this cause and no other that hangwatch knows",
-  undetermined: "the evidence fits no single cause, so no rank is blamed",
+  uncertain: "the evidence points to this cause, and fits another one as well",
+  "not known": "the evidence fits no cause that hangwatch knows, or several alike",
 };
 
 export function Banner({ scene, status, verdict, after, when, brief, ended = null, copied }: Props) {
@@ -48,14 +49,14 @@ export function Banner({ scene, status, verdict, after, when, brief, ended = nul
           </span>
           {verdict.hang && <span class="certainty" title={argumentTitle(verdict.hang)}>{verdict.hang}</span>}
           <span class="after">{after}</span>
-          <span class="certainty" title={SURE[verdict.certainty]}>{cause(verdict.certainty)}</span>
+          <span class="certainty" title={SURE[sure(verdict.cause, verdict.certainty)]}>{cause(verdict.cause, verdict.certainty)}</span>
           <span class="quiet">{when}</span>
         </p>
         <h2 class={`sentence ${verdict.summary.length > LONG ? "long" : ""}`}>{verdict.summary || NO_VERDICT}</h2>
         {!brief && verdict.details.slice(0, 3).map((sentence) => <p class="detail" key={sentence}>{sentence}</p>)}
         {!brief && copied && (
           <p class="tools">
-            <Copy text={markdown(verdict, `${[ended === null ? status.toUpperCase() : endedAs(status, ended), verdict.hang].filter(Boolean).join(", ")}${say(after)}; ${cause(verdict.certainty)}`, copied.job, copied.link, scene.doc.value?.check_next)} what="the verdict as Markdown" says="Copy as Markdown" />
+            <Copy text={markdown(verdict, `${[ended === null ? status.toUpperCase() : endedAs(status, ended), verdict.hang].filter(Boolean).join(", ")}${say(after)}; ${cause(verdict.cause, verdict.certainty)}`, copied.job, copied.link, scene.doc.value?.check_next)} what="the verdict as Markdown" says="Copy as Markdown" />
             {copied.link && <Copy text={copied.link} what="the address of this verdict" says="Copy link" />}
           </p>
         )}
@@ -112,7 +113,7 @@ function Rows({ verdict, scene }: { verdict: Verdict; scene: Scene }) {
       )}
       <Row label="Cause" kind="why">
         <Explained id={verdict.cause} docs={verdict.docs} fix={verdict.fix} />
-        <p class="sure"><strong>{cause(verdict.certainty)}</strong>: {SURE[verdict.certainty]}</p>
+        <p class="sure"><strong>{cause(verdict.cause, verdict.certainty)}</strong>: {SURE[sure(verdict.cause, verdict.certainty)]}</p>
       </Row>
       {verdict.evidence.length > 0 && (
         <Row label="Evidence" kind="seen">

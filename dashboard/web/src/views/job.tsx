@@ -101,7 +101,7 @@ function Announcement({ detail }: { detail: JobDetail | null }) {
   const verdict = detail?.judgement?.verdict;
   return (
     <div class="offscreen" role="status">
-      {detail && (verdict ? `${[detail.closed_at === null ? detail.judgement!.status : endedAs(detail.judgement!.status, howItEnded(detail)), verdict.hang, cause(verdict.certainty)].filter(Boolean).join(", ")}. ${verdict.summary}` : `Job is ${detail.state}.`)}
+      {detail && (verdict ? `${[detail.closed_at === null ? detail.judgement!.status : endedAs(detail.judgement!.status, howItEnded(detail)), verdict.hang, cause(verdict.cause, verdict.certainty)].filter(Boolean).join(", ")}. ${verdict.summary}` : `Job is ${detail.state}.`)}
     </div>
   );
 }
@@ -190,7 +190,7 @@ export function IncidentTable({ found }: { found: IncidentSummary[] }) {
             <th scope="row"><a href={write({ page: "incident", id: incident.id, view: "overview", rank: null })}><When at={incident.opened_at} /></a></th>
             <td><span class={`state ${incident.status}`}><StateIcon state={incident.status} /> {incident.status}{incident.hang && `, ${incident.hang}`}</span></td>
             <td class="wide"><Clamped>{incident.summary}</Clamped></td>
-            <td>{title(incident.cause)} <span class="quiet">{incident.cause}, {cause(incident.certainty)}</span></td>
+            <td>{title(incident.cause)} <span class="quiet">{incident.cause}, {cause(incident.cause, incident.certainty)}</span></td>
           </tr>
         ))}
       </tbody>

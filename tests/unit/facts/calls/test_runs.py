@@ -61,7 +61,7 @@ def test_the_rank_with_one_turn_more_is_told_whatever_each_turn_carries(culprit:
     verdict = diagnose(snapshot).verdict
     cause = "rank-local-decision" if culprit else "rank-zero-only-collective"
     assert (verdict.cause, [who.rank for who in verdict.culprits]) == (cause, [culprit])
-    assert "made more calls of all_gather (1 elements, float32) (train.py:20) than ranks" in verdict.summary
+    assert "made more calls of all_gather (1 element, float32) (train.py:20) than ranks" in verdict.summary
     assert any("most ranks of the default group that came to it call" in sentence for sentence in verdict.evidence)
 
 
