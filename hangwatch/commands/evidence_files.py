@@ -81,7 +81,7 @@ def _take(pile: Pile, path: Path, asked_for: bool = True) -> bool:
     try:
         _put(pile, path)
     except _PlainLogError as error:
-        suffix = path.with_suffix("").suffix if path.suffix == _GZIP else path.suffix
+        suffix = _without_gzip(path).suffix
         if suffix in _LOGS or (asked_for and suffix not in _NO_LOGS):
             pile.plain[path] = asked_for
         elif asked_for:
@@ -131,9 +131,12 @@ def _is_looked_into(path: Path, deeper: int) -> bool:
 
 
 def _may_be_evidence(path: Path) -> bool:
-    if path.suffix == _GZIP:
-        path = path.with_suffix("")
-    return path.suffix in _SUFFIXES or recorder.rank_of(path) is not None
+    return _without_gzip(path).suffix in _SUFFIXES or recorder.rank_of(path) is not None
+
+
+def _without_gzip(path: Path) -> Path:
+    """The name that a gzipped file had before."""
+    return path.with_suffix("") if path.suffix == _GZIP else path
 
 
 def _last_attempts(folders: list[Path]) -> list[Path]:

@@ -189,6 +189,22 @@ def nameless_end(logs: Logs) -> Judgement | None:
     if raised is None or not logs.group_failed or failures(logs) or _BROUGHT_DOWN.search(raised.text):
         return None
     end = Failure(-1, text=raised.text, where=raised.where)
+    said = "torchrun says that its processes failed; no line tells which of them raised this"
+    return _of_one(end, "A process of this job", Culprit(None, where=end.where), said, logs)
+
+
+def local_end(end: Reaped, logs: Logs) -> Judgement:
+    """The verdict on a process of which only the rank within its node is known."""
+    as_rank = Failure(end.local_rank, exit_code=end.exit_code, text=end.text, where=end.where)
+    rank = logs.rank_of_pid(end.pid) if end.pid is not None else None
+    who = words.ranks([rank], capital=True) if rank is not None else f"Local rank {end.local_rank}"
+    pid = f" (pid {end.pid})" if end.pid is not None else ""
+    said = "its launcher saw it fail, and knows the rank within its node only"
+    return _of_one(as_rank, f"{who}{pid}", Culprit(rank, end.pid, where=end.where), said, logs)
+
+
+def _of_one(end: Failure, who: str, culprit: Culprit, said: str, logs: Logs) -> Judgement:
+    """The verdict on a process whose rank may not be known."""
     name = _cause([end])
     return Judgement(
         Status.FAILED,
@@ -196,33 +212,11 @@ def nameless_end(logs: Logs) -> Judgement | None:
         Verdict(
             cause=name,
             certainty=Certainty.LIKELY,
-            summary=f"A process of this job {_how(end).rstrip('.')}.",
+            summary=f"{who} {_how(end).rstrip('.')}.",
             fix=_fix(name, end),
-            culprits=(Culprit(None, where=end.where),),
-            victims=tuple(sorted({each.rank for each in logs.timeouts})),
-            evidence=("torchrun says that its processes failed; no line tells which of them raised this",),
-        ),
-    )
-
-
-def local_end(end: Reaped, logs: Logs) -> Judgement:
-    """The verdict on a process of which only the rank within its node is known."""
-    as_rank = Failure(end.local_rank, exit_code=end.exit_code, text=end.text, where=end.where)
-    name = _cause([as_rank])
-    rank = logs.rank_of_pid(end.pid) if end.pid is not None else None
-    who = words.ranks([rank], capital=True) if rank is not None else f"Local rank {end.local_rank}"
-    pid = f" (pid {end.pid})" if end.pid is not None else ""
-    return Judgement(
-        Status.FAILED,
-        cause(name).stage or Stage.STEP,
-        Verdict(
-            cause=name,
-            certainty=Certainty.LIKELY,
-            summary=f"{who}{pid} {_how(as_rank).rstrip('.')}.",
-            fix=_fix(name, as_rank),
-            culprits=(Culprit(rank, end.pid, where=end.where),),
-            victims=tuple(sorted({each.rank for each in logs.timeouts} - {rank})),
-            evidence=("its launcher saw it fail, and knows the rank within its node only",),
+            culprits=(culprit,),
+            victims=tuple(sorted({each.rank for each in logs.timeouts} - {culprit.rank})),
+            evidence=(said,),
         ),
     )
 

@@ -158,15 +158,12 @@ def _due_first(ordered: list[Chain], due: Due) -> list[Chain]:
         return ordered
     rivals = [chain.roots[0] for chain in ordered if chain.roots[0].kind in _DUE]
     rivals = [each for each in rivals if not set(each.awaited).isdisjoint(root.awaited)]
-    first = [each for each in rivals if _is_next(each, due)] if len(rivals) > 1 else []
+    asked = root.awaited[:_HABITS_ASKED] if len(rivals) > 1 else ()
+    next_calls = {(id(found[0]), found[1]) for rank in asked if (found := due(rank)) is not None}
+    first = {id(each) for each in rivals if (id(each.group), bool(each.peers)) in next_calls}
     if not first and root.kind is Kind.PEER:
-        first = [each for each in rivals if each.kind is Kind.ABSENT and each.awaited == root.awaited]
-    return sorted(ordered, key=lambda chain: not any(chain.roots[0] is each for each in first))
-
-
-def _is_next(one: Stuck, due: Due) -> bool:
-    """Whether a rank that is missed there makes such a call next."""
-    return any(due(rank) == (one.group, bool(one.peers)) for rank in one.awaited[:_HABITS_ASKED])
+        first = {id(each) for each in rivals if each.kind is Kind.ABSENT and each.awaited == root.awaited}
+    return sorted(ordered, key=lambda chain: id(chain.roots[0]) not in first)
 
 
 def _ranks_did_not_come(chain: Chain) -> bool:

@@ -15,10 +15,11 @@ from functools import lru_cache
 from itertools import takewhile
 
 from hangwatch.model import Collective, Divergence, Frame, Reading, StepEntry
+from hangwatch.ranks.begun_anew import loader_error
 from hangwatch.ranks.joined import asks_join, stood_in
 from hangwatch.ranks.paces import LEAST_ALIKE, fit_together, pace_of, paces_of
 from hangwatch.ranks.shared_steps import GroupKey, StepKey, aligned, all_named, between, comparable, step_key, usual
-from hangwatch.stacks.frames import name_of, of_a_loader, of_program, user_frame
+from hangwatch.stacks.frames import name_of, of_program, user_frame
 
 CONFIRM = 2  # further steps that a difference must last: a background call may lie on either side of a step's end
 
@@ -140,13 +141,8 @@ def _draws_anew(found: Divergence, readings: Mapping[int, Reading]) -> bool:
 
     Its batches then go by the name of another epoch, and those that it reads a second time hold no calls.
     """
-    return any(rank in readings and _left_by_an_error(readings[rank], found.epoch) for rank in found.short)
-
-
-def _left_by_an_error(reading: Reading, epoch: int | None) -> bool:
-    steps = [entry.step for entry in reading.steps if epoch is not None and entry.epoch == epoch]
-    errors = (error for error in reading.caught if error.step in steps[-1:])
-    return any(of_a_loader(error) for error in errors)
+    epoch, own = found.epoch, [readings[rank] for rank in found.short if rank in readings]
+    return epoch is not None and any(loader_error(reading, epoch) is not None for reading in own)
 
 
 def between_rounds(found: Divergence, readings: Mapping[int, Reading]) -> bool:

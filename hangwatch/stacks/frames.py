@@ -22,7 +22,6 @@ _TORCH = re.compile(
 _COMPILED = re.compile(r"/torchinductor_[^/]*/|/[a-z0-9]{2}/c[a-z2-7]{40,}\.py$")
 _DISTRIBUTED = re.compile(r"/torch/distributed/(?!elastic/)")
 ENGINE = "_engine_run_backward"  # torch's function that runs autograd's engine
-_LOADER = "torch/utils/data/"
 _MODULE = "torch/nn/modules/module.py"
 _CALLING = re.compile(  # what lies between a program's own line and a collective that it calls
     r"/torch/(distributed/(distributed_c10d|c10d_logger|_functional_collectives|nn/functional)|autograd/function|_ops"
@@ -51,11 +50,6 @@ def origin(file: str) -> str:
 def is_written_by_compiler(file: str) -> bool:
     """Code that torch.compile or torch.fx has written: a graph as Python, or what inductor made of it."""
     return file.startswith("<eval_with_key>") or _COMPILED.search(file) is not None
-
-
-def of_a_loader(error: ExceptionFacts) -> bool:
-    """An error that came out of a DataLoader."""
-    return any(_LOADER in frame.file for frame in error.frames)
 
 
 def is_of_a_module(frame: Frame) -> bool:

@@ -8,7 +8,6 @@ children, and the sockets among its open files.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Hashable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -47,16 +46,15 @@ class Written:
             return None
         known = self._known.get(board)
         if known is None or known.moved_at != moved_at:
-            known = _Look(
-                moved_at, moved_at, {}, frozenset(), (), None
-            )  # since when nothing is known to have been written
+            # Since when nothing is known to have been written.
+            known = _Look(moved_at, moved_at, {}, frozenset(), (), None)
         if now - known.at >= LOOK_S:
             known = self._known[board] = self._looked(known, board, pid, now)
         return known.wrote_at
 
     def _looked(self, known: _Look, board: Path, pid: int, now: float) -> _Look:
         counters, for_us = dict(self._counters(pid)), self._for_us(own_pid(board) or pid)
-        sockets = frozenset(self._sockets(pid))
+        sockets = self._sockets(pid)
         wrote = known.for_us == for_us and _grew(known.counters, counters)
         works = wrote or _follow(known.counters.keys(), counters.keys()) or _follow(known.sockets, sockets)
         return _Look(known.moved_at, now, counters, sockets, for_us, now if works else known.wrote_at)
@@ -72,19 +70,11 @@ class Written:
             except (OSError, ValueError):
                 continue  # it has ended, or is not ours to look at
 
-    def _sockets(self, pid: int) -> Iterator[str]:
-        folder = self._proc / str(pid) / "fd"
+    def _sockets(self, pid: int) -> frozenset[str]:
         try:
-            names = os.listdir(folder)
+            return frozenset(procfs.socket_inodes(pid, self._proc))
         except OSError:
-            return
-        for name in names:
-            try:
-                target = os.readlink(folder / name)
-            except OSError:
-                continue
-            if target.startswith("socket:"):
-                yield target
+            return frozenset()  # it has ended, or is not ours to look at
 
     def _for_us(self, pid: int) -> tuple[int, ...]:
         """An answer to a question of ours, stacks and the lock that it waits for are no work of its own."""

@@ -66,6 +66,20 @@ def io_bytes(pid: int, proc: Path = PROC) -> tuple[int, int]:
     return int(lines["rchar"]), int(lines["wchar"])
 
 
+def socket_inodes(pid: int, proc: Path = PROC) -> tuple[str, ...]:
+    """The inodes of all sockets among a process's descriptors. Raises OSError."""
+    folder = proc / str(pid) / "fd"
+    found = []
+    for fd in folder.iterdir():
+        try:
+            target = str(fd.readlink())
+        except FileNotFoundError:
+            continue
+        if target.startswith("socket:["):
+            found.append(target[8:-1])
+    return tuple(found)
+
+
 def ancestors_of(pid: int, proc: Path = PROC) -> tuple[int, ...]:
     """Parent, grandparent and so on, nearest first, without pid 1 and 0."""
     found: list[int] = []

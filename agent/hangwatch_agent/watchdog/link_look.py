@@ -7,8 +7,9 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from hangwatch.model import Link
-from hangwatch_agent.capture.proc.sockets import inodes, network_namespace
+from hangwatch_agent.capture.proc.sockets import network_namespace
 from hangwatch_agent.capture.proc.tcp_counters import Counters, tcp_counters
+from hangwatch_agent.shared.procfs import socket_inodes
 
 
 class LinkLook:
@@ -25,7 +26,7 @@ class LinkLook:
     def __init__(
         self,
         counters: Callable[[], Mapping[str, Counters]] = tcp_counters,
-        owned: Callable[[int], Sequence[str]] = inodes,
+        owned: Callable[[int], Sequence[str]] = socket_inodes,
     ) -> None:
         self._counters, self._owned = counters, owned
         self._before: dict[str, Counters] = {}

@@ -25,13 +25,13 @@ from hangwatch.facts.call_site import (
     same,
     site,
 )
+from hangwatch.facts.calls.listed import would_list
 from hangwatch.facts.calls.one_visit import of_one_visit
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective, Frame
 from hangwatch.ranks.issuers import issuer
 from hangwatch.ranks.ledger import family, is_same
 from hangwatch.ranks.sides import spread
-from hangwatch.stacks.activity import Doing, Within
 from hangwatch.stacks.frames import name_of
 
 HABIT = 2  # earlier steps, or turns of a loop, that make a habit
@@ -364,31 +364,16 @@ class Sites:
     def regular(self, rank: int) -> bool | None:
         """`rank` has stood before where it stands now; None where its sites were not recorded."""
         now, before = self.now(rank), self.before(rank)
-        if now is None or not before or not self._would_list(rank, rank):
+        if now is None or not before or not would_list(self.case, rank, rank):
             return None
         return any(same(now, other) for other in before) and not of_one_visit(self.case, rank, now)
-
-    def _would_list(self, rank: int, other: int) -> bool:
-        """The records of `other` would show a call such as that in which `rank` waits, with its place.
-
-        What DDP issues by itself, in forward and backward, is on no board: a flight recorder alone lists it, and those
-        of the engine's own threads have no place. Of a framework's meetings there is no record at all.
-        """
-        if self.case.ranks[rank].now.doing is Doing.MEETING:
-            return False
-        within = self.case.ranks[rank].now.within
-        if within.isdisjoint((Within.BACKWARD, Within.BUFFERS)):
-            return True
-        calls = self.case.ledger.calls(other).values()
-        placed = Within.BACKWARD not in within or not any(by_the_engine(call) for call in calls)
-        return placed and other in self.case.ranks and self.case.ranks[other].evidence.collectives.complete
 
     def shared(self, rank: int, others: list[int]) -> bool:
         """One of `others` has called from where `rank` stands now, or stands there; or that is not known."""
         now, asked = self.now(rank), spread(others)
         if now is None:
             return False
-        if not all(self._would_list(rank, other) for other in asked):
+        if not all(would_list(self.case, rank, other) for other in asked):
             return True
         stand = any(there is not None and same(now, there) for there in map(self.now, asked))
         return stand or any(same(now, place) for other in asked for place in self._made(other))

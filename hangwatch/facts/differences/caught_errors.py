@@ -16,10 +16,10 @@ from hangwatch.facts.differences.parting import two_sides
 from hangwatch.facts.processes.store_waits import store_ports, waits_for_key
 from hangwatch.facts.rank_end import follows
 from hangwatch.model import Divergence, ExceptionFacts
+from hangwatch.ranks.begun_anew import loader_error
 from hangwatch.ranks.issuers import MAIN
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Within
-from hangwatch.stacks.frames import of_a_loader
 
 _DDP = "torch/nn/parallel/distributed.py"
 
@@ -101,10 +101,8 @@ def caught_at_its_data(case: Case) -> dict[int, ExceptionFacts]:
 
 
 def _of_its_loader(view: RankView, epoch: int) -> ExceptionFacts | None:
-    """What it caught from its loader in the last step of an epoch, or before the first one."""
-    steps = [entry.step for entry in view.evidence.board_steps if entry.epoch == epoch and entry.step is not None]
-    found = (error for error in all_caught(view) if error.step in (steps[-1:] or [-1]))
-    return next(filter(of_a_loader, found), None)
+    error = loader_error(view.reading, epoch) if view.reading is not None else None
+    return error if error in all_caught(view) else None
 
 
 def _in_its_backward(view: RankView) -> bool:

@@ -20,7 +20,7 @@ from hangwatch.facts.case import Case, once
 from hangwatch.facts.data.batches import first_uneven, has_left_inner_loop
 from hangwatch.facts.differences.parted import parted, ways_by
 from hangwatch.facts.differences.parting import Left, Parting, parting, two_sides
-from hangwatch.facts.differences.parts_of_turn import ways_in_turn
+from hangwatch.facts.differences.parts_of_turn import has_begun_its_turn, ways_in_turn
 from hangwatch.model import Bypass, Collective, Frame, StepName
 from hangwatch.ranks.sides import odd_of
 from hangwatch.ranks.view import RankView
@@ -266,17 +266,7 @@ def _in_order(case: Case, one: _Standing, other: _Standing) -> bool:
             return True
         if sites.precedes(rank, other.place, one.place):
             return False
-    return _has_begun(case, other.view) and comes_before(one.place.lines, other.place.lines)
-
-
-def _has_begun(case: Case, view: RankView) -> bool:
-    """It has begun the turn of its step: one that is counted at an optimizer begins with what is left of the last turn.
-
-    A rank that stands in its first call since then may be in that rest, wherever its line is in the loop.
-    """
-    step = view.step
-    counted = step.batch is None and step.step is not None
-    return not counted or len(sites_of(case).by_step(view.rank).get(step.step or 0, ())) > 1
+    return has_begun_its_turn(case, other.view) and comes_before(one.place.lines, other.place.lines)
 
 
 def _of_mispaired(case: Case) -> Disagreement | None:
@@ -294,7 +284,7 @@ def _of_mispaired(case: Case) -> Disagreement | None:
         if len(levels) != 2 or len(counts) < len(met.calls) or not ways:
             continue
         made, without = (tuple(sorted(rank for rank in counts if counts[rank] == level)) for level in levels[::-1])
-        if not all(_has_begun(case, view) for view in case.views(without)):
+        if not all(has_begun_its_turn(case, view) for view in case.views(without)):
             continue
         call = _record(case, made[0], place)
         name = sites.named(made[0], place)

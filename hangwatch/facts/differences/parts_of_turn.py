@@ -54,3 +54,14 @@ def _common_loop(view: RankView, now: Site | None, place: Site) -> Frame | None:
     inner = own_frames(view.evidence.main_stack)[::-1][: max(len(now.lines) - depth - 1, 0)]
     apart = {scope(frame) for frame in inner}
     return next((each for each in (loop.where, *loop.outer) if scope(each) not in apart), None)
+
+
+def has_begun_its_turn(case: Case, view: RankView) -> bool:
+    """A step that is counted at an optimizer begins with what is left of the last turn.
+
+    A rank that stands in its first call since then may be in that rest, wherever its line is in the loop.
+    """
+    step = view.step
+    if step.batch is not None or step.step is None:
+        return True
+    return len(sites_of(case).by_step(view.rank).get(step.step, ())) > 1

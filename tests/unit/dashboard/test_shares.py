@@ -144,27 +144,20 @@ def test_one_that_waits_too_long_is_refused_and_lets_the_next_pass(monkeypatch: 
     play(4, 4, scene)
 
 
-def test_one_that_is_cancelled_as_it_is_let_in_gives_its_room_back() -> None:
+@pytest.mark.parametrize("before", [True, False])
+def test_one_that_is_cancelled_as_it_is_let_in_gives_its_room_back(before: bool) -> None:
+    """Just before, or let in already, where it has not run since."""
+
     async def scene(clients: Clients) -> None:
         async with clients.shares.place("b", 1):
             await clients.come("a1")
             await clients.come("a2")
-        # GIVEN a request that is let in, but has not run since WHEN it is cancelled
-        clients.tasks["a1"].cancel()
-        await clients.settle()
-        # THEN the next one has its room
-        assert clients.let_in == ["a2"]
-
-    play(1, 1, scene)
-
-
-def test_one_that_is_cancelled_just_before_is_not_let_in() -> None:
-    async def scene(clients: Clients) -> None:
-        async with clients.shares.place("b", 1):
-            await clients.come("a1")
-            await clients.come("a2")
+            if before:
+                clients.tasks["a1"].cancel()
+        if not before:
             clients.tasks["a1"].cancel()
         await clients.settle()
+        # THEN the next one has its room
         assert clients.let_in == ["a2"]
 
     play(1, 1, scene)

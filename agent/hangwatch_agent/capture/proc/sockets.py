@@ -17,7 +17,7 @@ from pathlib import Path
 from hangwatch.model import Socket
 from hangwatch_agent.shared import procfs
 from hangwatch_agent.shared.deadline import DeadlineError, within
-from hangwatch_agent.shared.procfs import PROC, read_text
+from hangwatch_agent.shared.procfs import PROC, read_text, socket_inodes
 
 STATES = {
     1: "established", 2: "syn-sent", 3: "syn-received", 4: "fin-wait-1", 5: "fin-wait-2", 6: "time-wait",
@@ -34,21 +34,7 @@ def sockets_of(pid: int, proc: Path = PROC, *, tables: Mapping[str, Socket] | No
         tables: what `table(pid)` gave for a process of the same network namespace, to read it only once.
     """
     known = table(pid, proc) if tables is None else tables
-    return tuple(dict.fromkeys(known[inode] for inode in inodes(pid, proc) if inode in known))
-
-
-def inodes(pid: int, proc: Path = PROC) -> tuple[str, ...]:
-    """The inodes of all sockets among a process's descriptors. Raises OSError."""
-    folder = proc / str(pid) / "fd"
-    found = []
-    for fd in folder.iterdir():
-        try:
-            target = str(fd.readlink())
-        except FileNotFoundError:
-            continue
-        if target.startswith("socket:["):
-            found.append(target[8:-1])
-    return tuple(found)
+    return tuple(dict.fromkeys(known[inode] for inode in socket_inodes(pid, proc) if inode in known))
 
 
 def table(pid: int, proc: Path = PROC) -> dict[str, Socket]:
@@ -114,7 +100,7 @@ def listener(port: int, *, seen_from: int, proc: Path = PROC) -> Listener:
         return Listener(False)
     for pid in procfs.pids(proc):
         try:
-            if wanted.intersection(inodes(pid, proc)):
+            if wanted.intersection(socket_inodes(pid, proc)):
                 return Listener(True, pid)
         except OSError:
             continue

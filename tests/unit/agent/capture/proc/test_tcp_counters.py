@@ -10,8 +10,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from hangwatch_agent.capture.proc.sockets import inodes
 from hangwatch_agent.capture.proc.tcp_counters import Counters, tcp_counters
+from hangwatch_agent.shared.procfs import socket_inodes
 
 SENT = 8 << 20
 
@@ -50,5 +50,5 @@ def _read(receiver: socket.socket) -> None:
 
 def _of(one: socket.socket) -> Counters:
     inode = os.readlink(f"/proc/self/fd/{one.fileno()}")[8:-1]
-    assert inode in inodes(os.getpid())
+    assert inode in socket_inodes(os.getpid())
     return tcp_counters()[inode]
