@@ -9,6 +9,7 @@ from functools import cached_property, wraps
 from typing import Any, TypeVar
 
 from hangwatch import words
+from hangwatch.facts.processes.hosted import with_returned
 from hangwatch.facts.rank_end import with_followers
 from hangwatch.facts.uncounted import failed_uncounted
 from hangwatch.facts.witness import Witness, weigh
@@ -50,9 +51,11 @@ class Case:
     def __init__(self, snapshot: Snapshot, *, stood: bool = False) -> None:
         self.snapshot, self.stood = replace(snapshot, ranks=with_comparable_places(snapshot.ranks)), stood
         self.job = snapshot.job
-        self.ranks = with_followers(
-            RankView(entry.rank, entry, snapshot.sampled_twice)
-            for entry in sorted(self.snapshot.ranks, key=lambda entry: entry.rank)
+        self.ranks = with_returned(
+            with_followers(
+                RankView(entry.rank, entry, snapshot.sampled_twice)
+                for entry in sorted(self.snapshot.ranks, key=lambda entry: entry.rank)
+            )
         )
         self.ledger = Ledger(view.evidence for view in self.ranks.values())
         self.memory: dict[str, Any] = {}  # answers of functions marked `once`

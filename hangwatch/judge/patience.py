@@ -25,15 +25,19 @@ from hangwatch.facts.processes.child import (
 from hangwatch.facts.processes.data_loading import Feeding, Worker
 from hangwatch.facts.processes.leaving import LONG_SLEEP_S, exits_by_stack
 from hangwatch.facts.processes.locks import KERNEL_CALLS, held_lock, holds, lock_name
+from hangwatch.facts.processes.sleep import sleeps_long
 from hangwatch.facts.processes.store_waits import awaits_key, store_ports, waits_for_key
 from hangwatch.model import OpenFile, Phase, ProcessFacts, Reading, Snapshot
 from hangwatch.proof.waits import ASLEEP, Blocked
 from hangwatch.ranks.processes import computes
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing, Within
+from hangwatch.stacks.frames import origin
 
 FACTS_S = 60.0  # the most patience where a fact stands
 SET_UP_CALLS = 8  # collectives that DDP makes of a model's shapes, parameters and buffers
+NAPS = 2.0  # times its patience that a rank may nap in a loop: what ends it comes from elsewhere, and may be late
+WORKS_OFF = 5.0  # in a loop that ends by itself: it may be slow, as a rank is that computes
 CONFIRMED = 0.5  # of that patience a fact must have stood: a rank that worked until now is not held since then
 
 _PIPE_CALLS = frozenset({"read", "readv", "write", "writev", "splice"})
@@ -138,6 +142,28 @@ def resting(snapshot: Snapshot) -> frozenset[int]:
     asleep = [view for view in views if view not in waiting and _sleeps(view)]
     complete = len(views) == (snapshot.job.world_size or len(views)) and len(waiting) + len(asleep) == len(views)
     return frozenset(view.rank for view in asleep) if waiting and complete else frozenset()
+
+
+def napping(snapshot: Snapshot) -> dict[int, float]:
+    """Ranks that nap again and again in a loop of their own, and how many times the usual patience they are given.
+
+    Not those that look for what a rank of the job does: whoever asks the job's store waits for the others.
+    """
+    views = [RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks]
+    loops = {view.rank: view.now.loop for view in views if _naps_itself(view)}
+    return {
+        rank: WORKS_OFF if loop.bounded else NAPS
+        for rank, loop in loops.items()
+        if loop is not None and not loop.asks_store
+    }
+
+
+def _naps_itself(view: RankView) -> bool:
+    """Its own code naps, in a loop of its own: a function of a package may try something again for ever."""
+    innermost = next((frame for frame in view.evidence.main_stack if not frame.native), None)
+    own = innermost is not None and origin(innermost.file) == "user"
+    leaves = view.over or exits_by_stack(view)
+    return own and view.sleeps and not leaves and not sleeps_long(view.in_kernel)
 
 
 def exiting(snapshot: Snapshot) -> frozenset[int]:

@@ -92,7 +92,7 @@ class LockOwner:
     rank: int | None = None
     command: str = ""  # redacted
     started_at: float | None = None
-    cpu_delta_s: float | None = None  # processor time spent between the two samples
+    cpu_delta_s: float | None = None  # CPU time that it and what it has started spent between the two samples
 
 
 @dataclass(frozen=True)

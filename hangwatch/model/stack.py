@@ -43,6 +43,7 @@ class LoopFacts:
     drained: tuple[Frame, ...] = ()  # those of `leaves` and `outer_leaves` where an iterator has no more items
     ways_out: tuple[WayOut, ...] = ()  # what stands at `leaves` and `outer_leaves`
     endless: bool = False  # `while True`, with no way out
+    bounded: bool = False  # it ends by itself: with its items, after a number of turns, or at a time
 
     def holds(self, file: str, line: int) -> bool:
         """A line lies in it, its own first line included; none where its last line is not known."""

@@ -43,13 +43,15 @@ _IDLERS = frozenset({Doing.LOCK, Doing.SLEEP, Doing.JOIN_CHILD, Doing.JOIN_THREA
 class RankView:
     """One rank: its evidence and what follows from it alone.
 
-    `followed` says that another rank had failed before this one ended, of whose end nothing is known.
+    `followed` says that another rank had failed before this one ended, of whose end nothing is known; `returned` that
+    a package ran the program's function in a thread, which has ended, while the process lives on.
     """
 
     rank: int
     evidence: RankEvidence
     sampled_twice: bool
     followed: bool = False
+    returned: bool = False
 
     @property
     def reading(self) -> Reading | None:
@@ -92,7 +94,9 @@ class RankView:
         if self.main.in_collective or self.phase in OVER:
             return self.main
         others = [thread for thread in self.threads if not thread.main and thread.in_collective]
-        hosted = self._with_users_code if self._main_is_a_packages else ()
+        if self.returned:
+            return Activity(Doing.NOTHING)
+        hosted = self.hosted
         unseen = self.dead and self.main.doing is Doing.NOTHING  # of its end the trace of one thread may be left
         idles = self.main.doing in _IDLERS or waits_for_a_lock(self.main, self.evidence.process)
         if len(others) == 1 and (hosted or unseen or idles):
@@ -108,9 +112,14 @@ class RankView:
             thread, where=main.where, block=main.block, in_loop=main.in_loop, loop=main.loop, guard=main.guard
         )
 
+    @property
+    def hosted(self) -> tuple[Activity, ...]:
+        """The threads that run the user's program for the package that the main one serves."""
+        return self._with_users_code if self.serves_a_package else ()
+
     @cached_property
-    def _main_is_a_packages(self) -> bool:
-        """The main thread serves a package, such as an actor's, whose thread runs the user's program."""
+    def serves_a_package(self) -> bool:
+        """The main thread runs a package's loop, such as an actor's, and nothing of the user's or of torch."""
         stack = next((stack for stack in self.evidence.stacks if stack.main), None)
         found = {origin(frame.file) for frame in stack.frames if not frame.native} if stack is not None else set()
         return "package" in found and found.isdisjoint(("user", "torch"))
@@ -216,8 +225,8 @@ class RankView:
 
     @property
     def over(self) -> bool:
-        """Its training has ended: the process group is destroyed or the main program is done."""
-        return self.phase in OVER
+        """Its training has ended: the process group is destroyed, or the program is done."""
+        return self.phase in OVER or self.returned
 
     @property
     def finished(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from hangwatch.source.loops import called, holds, within
+from hangwatch.source.syntax import called, holds, within
 
 Condition = tuple[str, bool]  # the text of what is asked, without its negations, and the answer that leads there
 _OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.NotEq: ast.Eq, ast.IsNot: ast.Is, ast.NotIn: ast.In}

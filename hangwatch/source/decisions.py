@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hangwatch.source.guards import asks_rank
-from hangwatch.source.loops import called, is_added_to, within
+from hangwatch.source.syntax import called, is_added_to, within
 
 Asks = Literal["rank", "value", "check", "alike"]
 

@@ -10,7 +10,8 @@ from typing import Literal
 
 from hangwatch.model import Frame
 from hangwatch.source.both_ways import called_both_ways
-from hangwatch.source.loops import holds, innermost_loop, scope_of, within
+from hangwatch.source.loops import innermost_loop
+from hangwatch.source.syntax import holds, scope_of, within
 from hangwatch.stacks.frames import name_of
 
 Guard = Literal["rank", "other", "none", ""]

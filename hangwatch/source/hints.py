@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 from hangwatch.model import Bypass, Frame, LoopFacts, ThreadStack
 from hangwatch.source.guards import guard_around
-from hangwatch.source.loops import holds, loop_around, loops_around, parsed, scope_of, turns, within
+from hangwatch.source.loops import loop_around, loops_around, turns
 from hangwatch.source.skip_paths import ways_past
+from hangwatch.source.syntax import holds, parsed, scope_of, within
 from hangwatch.source.ways_out import with_ways_out
 from hangwatch.stacks.frames import name_of, origin
 

@@ -9,20 +9,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 
 from hangwatch.model import Frame, LoopFacts
+from hangwatch.source.limits import counts, ends_by_itself
+from hangwatch.source.syntax import ENDS_PROCESS, SCOPES, Function, called, ends, holds, scope_of, within
 
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Loop = ast.For | ast.AsyncFor | ast.While
-SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_ENDS_PROCESS = frozenset({"exit", "_exit", "abort", "quit"})
 _NO_ERRORS = frozenset({"KeyboardInterrupt", "SystemExit", "StopIteration", "GeneratorExit", "ImportError"})
 _ENDS_DATA = frozenset({"StopIteration", "StopAsyncIteration"})
 _OF_STORES = frozenset({"get", "add", "check", "wait", "compare_set", "multi_get", "num_keys"})
 _COUNTERS = frozenset({"range", "trange", "count"})
-_GROWS = frozenset({"append", "appendleft"})  # by one item a turn; what a set adds may be in it
 _DRESSED = frozenset({"enumerate", "tqdm", "track"})
 
 
@@ -56,6 +54,7 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
             exits=tuple(sorted(exits, key=lambda place: (place.file, place.line))),
             asks_store=_asks_store(loop, tree),
             endless=_is_endless(loop),
+            bounded=ends_by_itself(loop),
             last=max(part.end_lineno or part.lineno for part in loop.body),
             drained=tuple(place for f, each in loops for place in _places(f, _lines(each).drained)),
         )
@@ -126,7 +125,7 @@ def _exits(loop: _Loop) -> Iterator[int]:
     """Where it ends the process: `sys.exit()`, `raise SystemExit`."""
     for statement in loop.body:
         for node in (statement, *within(statement)) if not isinstance(statement, SCOPES) else ():
-            if (isinstance(node, ast.Call) and called(node) in _ENDS_PROCESS) or (
+            if (isinstance(node, ast.Call) and called(node) in ENDS_PROCESS) or (
                 isinstance(node, ast.Raise) and "SystemExit" in _raised(node)
             ):
                 yield node.lineno
@@ -134,49 +133,6 @@ def _exits(loop: _Loop) -> Iterator[int]:
 
 def _raised(node: ast.Raise) -> set[str]:
     return _names(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
-
-
-def parsed(source: str | None) -> ast.Module | None:
-    """The module of that text; None where it is none."""
-    try:
-        return None if source is None else _parsed(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
-@lru_cache(maxsize=64)
-def _parsed(source: str) -> ast.Module:
-    return ast.parse(source)
-
-
-def scope_of(tree: ast.Module, line: int) -> ast.AST:
-    """The innermost function that holds `line`, else the module."""
-    found: ast.AST = tree
-    for function in _functions(tree):
-        if holds(function.body, line):
-            found = function
-    return found
-
-
-@lru_cache(maxsize=64)
-def _functions(tree: ast.Module) -> tuple[_Function, ...]:
-    """All functions of a module, outer ones before inner ones. Remembered: a walk takes 30 ms in 6,000 lines."""
-    return tuple(node for node in ast.walk(tree) if isinstance(node, _Function))
-
-
-def holds(body: Sequence[ast.stmt], line: int) -> bool:
-    """`line` stands in this block of statements."""
-    return bool(body) and body[0].lineno <= line <= max(part.end_lineno or part.lineno for part in body)
-
-
-def within(node: ast.AST) -> Iterator[ast.AST]:
-    """Everything below `node` that belongs to the same function, in the order of the source."""
-    ahead = [*ast.iter_child_nodes(node)][::-1]
-    while ahead:
-        child = ahead.pop()
-        if not isinstance(child, SCOPES):
-            yield child
-            ahead += [*ast.iter_child_nodes(child)][::-1]
 
 
 def innermost_loop(scope: ast.AST, line: int) -> _Loop | None:
@@ -284,18 +240,6 @@ def suppresses(node: ast.With) -> bool:
     return any(called(item.context_expr) == "suppress" for item in node.items)
 
 
-def ends(node: ast.AST) -> bool:
-    """A statement or call after which an error goes further, or the process ends."""
-    return isinstance(node, ast.Raise) or called(node) in _ENDS_PROCESS
-
-
-def called(node: ast.AST) -> str:
-    """The bare name of the function that a call calls; "" for what is no call of a name."""
-    if not isinstance(node, ast.Call):
-        return ""
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-
-
 def _names(kind: ast.AST | None) -> set[str]:
     nodes = ast.walk(kind) if kind is not None else ()
     return {node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "") for node in nodes}
@@ -306,7 +250,7 @@ def _asks_store(loop: _Loop, tree: ast.Module) -> bool:
     asked = [node.test for node in (loop, *within(loop)) if isinstance(node, ast.While | ast.If)]
     names = {called(node) for test in asked for node in ast.walk(test)} - {""}
     ahead = ast.walk(tree) if names else ()
-    functions = (node for node in ahead if isinstance(node, _Function) and node.name in names)
+    functions = (node for node in ahead if isinstance(node, Function) and node.name in names)
     return any(_is_of_store(node) for part in (loop, *functions) for node in within(part))
 
 
@@ -320,35 +264,8 @@ def _is_of_store(node: ast.AST) -> bool:
 def _is_counted(loop: _Loop) -> bool:
     """It makes as many turns as a number says, which tends to be the same on all ranks."""
     if isinstance(loop, ast.While):
-        return isinstance(loop.test, ast.Constant) or (isinstance(loop.test, ast.Compare) and _counts(loop))
+        return isinstance(loop.test, ast.Constant) or (isinstance(loop.test, ast.Compare) and counts(loop, loop.test))
     turns: ast.AST = loop.iter
     while called(turns) in _DRESSED and isinstance(turns, ast.Call) and turns.args:
         turns = turns.args[0]
     return called(turns) in _COUNTERS and not any(called(node) == "len" for node in ast.walk(turns))
-
-
-def _counts(loop: ast.While) -> bool:
-    """Its condition compares something that its body counts: `while step < steps: ...; step += 1`. What `*=` makes of
-    it is a value, such as a residual.
-
-    A collection that the body appends to is counted by its length: `while len(tokens) < limit: tokens.append(token)`.
-    """
-    parts = [node for statement in loop.body for node in (statement, *within(statement))]
-    counted = {ast.unparse(node.target) for node in parts if is_added_to(node)}
-    grown = {
-        ast.unparse(node.func.value)
-        for node in parts
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _GROWS
-    }
-    sized = {ast.unparse(node.args[0]) for node in ast.walk(loop.test) if _is_len(node)}
-    names = (ast.unparse(node) for node in ast.walk(loop.test) if isinstance(node, ast.Name | ast.Attribute))
-    return not sized.isdisjoint(grown) or any(name in counted for name in names)
-
-
-def is_added_to(node: ast.AST) -> TypeGuard[ast.AugAssign]:
-    """`x += ...` or `x -= ...`."""
-    return isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add | ast.Sub)
-
-
-def _is_len(node: ast.AST) -> TypeGuard[ast.Call]:
-    return isinstance(node, ast.Call) and called(node) == "len" and bool(node.args)

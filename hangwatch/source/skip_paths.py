@@ -14,16 +14,8 @@ from typing import NamedTuple
 from hangwatch.model import Bypass, Frame
 from hangwatch.source.decisions import asks, counts
 from hangwatch.source.guards import alike_on_all, asked_first, has_call
-from hangwatch.source.loops import (
-    SCOPES,
-    always_ends,
-    catches_errors,
-    holds,
-    loops_around,
-    scope_of,
-    suppresses,
-    within,
-)
+from hangwatch.source.loops import always_ends, catches_errors, loops_around, suppresses
+from hangwatch.source.syntax import SCOPES, holds, scope_of, within
 
 
 class _Way(NamedTuple):

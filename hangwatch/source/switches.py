@@ -17,7 +17,7 @@ from typing import NamedTuple
 from hangwatch.model import Frame, Switch
 from hangwatch.source.decisions import Asks, asks
 from hangwatch.source.guards import answers_on_way
-from hangwatch.source.loops import parsed, scope_of, within
+from hangwatch.source.syntax import parsed, scope_of, within
 
 MOST = 64  # settings of one file
 LOG = "log"  # the name of a switch that is no attribute: what a trainer reduces is what was logged

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from hangwatch.model import LoopFacts, WayOut
-from hangwatch.source.loops import SCOPES, scope_of
+from hangwatch.source.syntax import SCOPES, scope_of
 
 _Condition = ast.If | ast.ExceptHandler | ast.match_case
 

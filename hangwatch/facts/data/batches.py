@@ -182,6 +182,10 @@ def now_at(case: Case, ranks: Sequence[int], where: Frame | None) -> str:
     view, one = case.ranks[ranks[0]], len(ranks) == 1
     if view.dead:
         return " and exited" if view.finished or view.where is None else f" and ended at {words.place(view.where)}"
+    if view.returned:
+        return (
+            " and returned from the function that it runs" if one else " and returned from the function that they run"
+        )
     if view.over:
         return " and is at its end" if one else " and are at their ends"
     if where is None:

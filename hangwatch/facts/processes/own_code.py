@@ -124,9 +124,12 @@ def how_stuck(view: RankView) -> str:
 def _how_it_sleeps(view: RankView) -> str:
     """A nap is one of many in a loop: told with the line that ends it, where there is only one."""
     loop = view.now.loop
-    if loop is None or len(loop.ways_out) != 1 or sleeps_long(view.in_kernel):
+    if loop is None or sleeps_long(view.in_kernel):
         return how_it_sleeps(view.in_kernel)
-    return f"it sleeps, in a loop that only `{loop.ways_out[0].text}` ends"
+    if loop.bounded:
+        return f"it sleeps, in a loop that ends by itself ({words.place(loop.where)})"
+    only = loop.ways_out[0].text if len(loop.ways_out) == 1 else ""
+    return f"it sleeps, in a loop that only `{only}` ends" if only else "it sleeps"
 
 
 def _named(idle: tuple[Child, ...]) -> str:

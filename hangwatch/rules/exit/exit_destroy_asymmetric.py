@@ -8,7 +8,7 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.processes.process_end import ended_before_others, ended_for, had_destroyed, has_gone_on, last_place
 from hangwatch.facts.rank_end import Why
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty, Phase, Status
+from hangwatch.model import Certainty, LoopFacts, Phase, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Within
@@ -82,20 +82,24 @@ def _stays_in(case: Case, rank: int) -> str:
 def _fed_alike(view: RankView, stayer: RankView) -> bool:
     """Ranks that left drew all of their data, as much in each epoch as the others; or made as many steps.
 
-    Without a loader and with fewer steps a rank may have left early, if the others' loop has a way out.
+    Without a loader and with fewer steps a rank may have left early, if a loop of the others has a way out.
 
     A rank that ended its program epochs before the others, without destroying the group, left the loop too early.
     """
     left, staying = view.loader, stayer.loader
     if left is None or staying is None:
         steps, loop = (view.step.step, stayer.step.step), stayer.now.loop
-        return None in steps or steps[0] == steps[1] or loop is None or not (loop.leaves or loop.exits or loop.skips)
+        return None in steps or steps[0] == steps[1] or loop is None or not _can_be_left(loop)
     finished = all(one == other for one, other in zip(left.drawn_per_epoch, staying.drawn_per_epoch, strict=False))
     if left.left or not finished:
         return False
     if staying.epoch > left.epoch:
         return view.phase in (Phase.DESTROYING, Phase.DESTROYED)
     return staying.drawn == left.drawn and staying.exhausted == left.exhausted
+
+
+def _can_be_left(loop: LoopFacts) -> bool:
+    return bool(loop.leaves or loop.exits or loop.skips or any(loop.outer_leaves))
 
 
 def destroyed_before(case: Case) -> Finding | None:

@@ -218,6 +218,28 @@ def test_a_clause_that_raises_on_every_way_lets_no_turn_go_on(clause: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("source", "bounded"),
+    [
+        ("for part in parts:\n    time.sleep(5)", True),
+        ("for part in itertools.cycle(parts):\n    time.sleep(5)", False),
+        ("for row in iter(queue.get, None):\n    time.sleep(5)", False),
+        ("while time.monotonic() < deadline:\n    time.sleep(5)", True),
+        ("while not path.exists() and time.time() < deadline:\n    time.sleep(5)", True),
+        ("while not path.exists() or time.time() < deadline:\n    time.sleep(5)", False),
+        ("while tries < 9:\n    tries += 1\n    time.sleep(5)", True),
+        ("while True:\n    tries += 1\n    if tries > 9:\n        raise TimeoutError\n    time.sleep(5)", True),
+        ("while True:\n    waited = time.time() - start\n    if waited > 60:\n        break\n    time.sleep(5)", True),
+        ("while True:\n    if time.time() > warned + 60:\n        log('still')\n    time.sleep(5)", False),
+        ("while not path.exists():\n    time.sleep(5)", False),
+    ],
+)
+def test_a_loop_with_a_limit_ends_by_itself(source: str, bounded: bool) -> None:
+    found = loop_around([(Frame(SCRIPT, source.count("\n") + 1, "run"), ast.parse(source))])
+    assert found is not None
+    assert found.bounded is bounded
+
+
+@pytest.mark.parametrize(
     ("head", "endless"), [("while True", True), ("while not stop.is_set()", False), ("for part in parts", False)]
 )
 def test_a_loop_without_a_way_out_is_endless(head: str, endless: bool) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hangwatch.health.gpu_leftover_process import INIT, LEFT
 from hangwatch.model import LockFile, LockOwner
-from hangwatch_agent.capture.proc.tree import Member
+from hangwatch_agent.capture.proc.tree import Member, own_descendants
 from hangwatch_agent.shared import procfs
 from hangwatch_agent.shared.procfs import Table
 from hangwatch_agent.shared.redact import redact_command
@@ -31,7 +31,7 @@ class Owners:
     def _owner(self, pid: int) -> LockOwner:
         member = self.members.get(pid)
         own = self.ranks.get(pid) if pid in self.ranks else member.rank if member else None
-        stat, earlier = self.now.stats.get(pid), self.before.stats.get(pid)
+        stat = self.now.stats.get(pid)
         command = redact_command(procfs.command_line(pid, self.now.proc))
         return LockOwner(
             pid,
@@ -39,8 +39,17 @@ class Owners:
             rank=own,
             command=command or (stat.name if stat else ""),
             started_at=procfs.started_at(stat, self.now.proc) if stat else None,
-            cpu_delta_s=max(stat.cpu_s - earlier.cpu_s, 0.0) if stat and earlier else None,
+            cpu_delta_s=self._cpu_delta_s(pid),
         )
+
+    def _cpu_delta_s(self, pid: int) -> float | None:
+        """Of the process and of what it has started but ranks: a holder may wait for a compiler of its own."""
+        if pid not in self.now.stats or pid not in self.before.stats:
+            return None
+        tree = (pid, *own_descendants(pid, self.ranks, self.now))
+        began = (self.before.stats[each].cpu_s if each in self.before.stats else 0.0 for each in tree)
+        used = (self.now.stats[each].cpu_s - before for each, before in zip(tree, began, strict=True))
+        return sum(max(each, 0.0) for each in used)
 
     def _outside(self, pid: int) -> str:
         """A process beside the job may be there on purpose: only a rank whose launcher is gone was left behind.

@@ -96,7 +96,7 @@ def members(
     """
     found: dict[int, Member] = {}
     for pid, rank in ranks.items():
-        for child in _own_descendants(pid, ranks, table):
+        for child in own_descendants(pid, ranks, table):
             found[child] = Member(child, kind_of(child, table) or "child", rank)
     for pid in _launchers(ranks, table, root):
         found.setdefault(pid, Member(pid, "launcher"))
@@ -134,7 +134,7 @@ def _candidate(pid: int, environment: Mapping[str, str], table: Table) -> Candid
     )
 
 
-def _own_descendants(pid: int, ranks: Mapping[int, int | None], table: Table) -> tuple[int, ...]:
+def own_descendants(pid: int, ranks: Mapping[int, int | None], table: Table) -> tuple[int, ...]:
     """Descendants of a rank that belong to no other rank below it."""
     others = {
         lower for child in table.descendants(pid) if child in ranks for lower in (child, *table.descendants(child))

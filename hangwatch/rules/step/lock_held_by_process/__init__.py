@@ -60,7 +60,7 @@ def _held(case: Case, waits: list[LockWait]) -> Finding:
         culprits=_culprits(case, alike, all_wait=not others),
         victims=tuple(sorted({*others, *ranks})),
         step=first.view.step,
-        evidence=tuple(sentence for each in waits[: words.SHOWN] for sentence in _evidence(case, each)),
+        evidence=_evidence_of(case, waits[: words.SHOWN]),
         status=status,
         stage=stage_of_wait(case, ranks),
         awaited=tuple(ranks),
@@ -122,6 +122,15 @@ def _holder_stands(case: Case, wait: LockWait) -> str:
     return f" while it stands at {words.place(view.where)}" if view.where is not None else ""
 
 
+def _evidence_of(case: Case, waits: list[LockWait]) -> tuple[str, ...]:
+    """Each wait, and each holder once."""
+    owners = {each.owner.pid: each.owner for each in waits if each.owner is not None}
+    return (
+        *dict.fromkeys(sentence for each in waits for sentence in _evidence(case, each)),
+        *(sentence for owner in owners.values() for sentence in _owner_evidence(case, owner)),
+    )
+
+
 def _evidence(case: Case, wait: LockWait) -> list[str]:
     lock, owner = wait.lock, wait.owner
     how = "sleeps with that file open, and tries for it again and again" if lock.inferred else "waits for that lock"
@@ -130,12 +139,10 @@ def _evidence(case: Case, wait: LockWait) -> list[str]:
         found.append(f"it is in the system call {wait.facts.system_call}, which returns when the lock is free")
     held = f"{holder_name(lock)} holds {lock.path}"
     found.append(f"{held}, which another process has locked for writing" if owner is None and lock.inferred else held)
-    if owner is not None:
-        found.extend(_owner_evidence(case, owner))
     if on_network(lock):
         found.append(f"{lock.path} lies on {lock.filesystem}: processes of other machines can hold it as well")
     if wait.steady:
-        found.append("two samples of the waiting process agree")
+        found.append(f"two samples of {wait.name} agree")
     return found
 
 

@@ -52,6 +52,11 @@ def _of_a_loop(view: RankView) -> str:
     loop, looks = view.now.loop, view.sleeps and not sleeps_long(view.in_kernel)
     if loop is None or not (view.busy or looks):
         return ""
+    if loop.bounded:
+        return (
+            f"see how many turns its loop makes{words.at(loop.where)} and how long one takes; divide the work among the"
+            " ranks, or give the group in which they wait a longer timeout"
+        )
     shown = f" (`{loop.ways_out[0].text}`)" if len(loop.ways_out) == 1 else words.at(loop.where)
     return f"see why its loop does not end{shown}; give it a limit of time or turns, {_RAISE}"
 

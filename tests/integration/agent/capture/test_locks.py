@@ -245,6 +245,25 @@ def test_what_the_holder_is_to_the_job(script: Script, tmp_path: Path) -> None:
     assert role({}, {owner.pid: Member(owner.pid, "child", 1)}) == ("child", 1)
 
 
+def test_what_the_holder_has_started_works_for_it_unless_that_is_a_rank(script: Script, tmp_path: Path) -> None:
+    """A build that holds a lock waits for its compiler; of a launcher that holds one, the ranks are not its work."""
+    path = tmp_path / "train.lock"
+    owner = script(CLOSED, str(path))
+    (child,) = eventually(lambda: Table.read().children(owner.pid))
+    lock = LockFile(str(path), owner.pid, owner_alive=True, age_s=1.0)
+    before = Table.read()
+    used = replace(before.stats[child], cpu_s=before.stats[child].cpu_s + 0.7)
+    after = replace(before, stats={**before.stats, child: used})
+
+    def cpu_delta_s(ranks: dict[int, int | None]) -> float | None:
+        found = Owners(ranks, {}, before, after).known(lock).owner
+        assert found is not None
+        return found.cpu_delta_s
+
+    assert cpu_delta_s({}) == pytest.approx(0.7)
+    assert cpu_delta_s({child: 0}) == 0.0
+
+
 def test_a_lock_without_a_known_holder_is_left_as_it_is() -> None:
     lock = LockFile("/data/lock", None, owner_alive=True, age_s=1.0)
     assert Owners({}, {}, Table({}), Table({})).known(lock) == lock

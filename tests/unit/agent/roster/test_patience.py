@@ -5,7 +5,17 @@ from typing import Any
 
 import pytest
 
-from hangwatch.model import Frame, OpenFile, Phase, Progress, RankEvidence, Snapshot, StepTimes
+from hangwatch.model import (
+    Frame,
+    LoopFacts,
+    OpenFile,
+    Phase,
+    Progress,
+    RankEvidence,
+    Snapshot,
+    StepTimes,
+    ThreadStack,
+)
 from hangwatch.settings import Settings
 from hangwatch_agent.roster.patience import Holds, patience, patience_with
 from hangwatch_agent.roster.rank_states import RankState, with_slowest
@@ -165,6 +175,23 @@ def asleep(still_s: float, sleeps_s: float) -> Snapshot:
     return replace(found, ranks=tuple(sleeping(rank) if rank.rank == 1 else rank for rank in found.ranks))
 
 
+LOOP = Frame("/home/ann/train.py", 48, "main")
+
+
+def in_a_loop(snapshot: Snapshot, loop: LoopFacts, *inner: Frame) -> Snapshot:
+    """The same, where the source shows that loop around where rank 1 stands, below `inner` frames."""
+
+    def shown(stack: ThreadStack) -> ThreadStack:
+        return replace(stack, loop=loop, in_loop=True, frames=(*inner, *stack.frames)) if stack.main else stack
+
+    return replace(
+        snapshot,
+        ranks=tuple(
+            replace(rank, stacks=tuple(map(shown, rank.stacks))) if rank.rank == 1 else rank for rank in snapshot.ranks
+        ),
+    )
+
+
 def test_the_end_of_a_sleep_is_waited_for_and_a_moment_more_also_where_little_of_it_is_left() -> None:
     holds, rank_states = Holds(USUAL), (rank_state(0), rank_state(1))
     for still_s, sleeps_s in ((91.0, 53.0), (143.0, 1.0), (146.0, 0.0)):
@@ -183,6 +210,29 @@ def test_naps_between_two_looks_of_a_loop_are_not_waited_for() -> None:
     holds, rank_states = Holds(USUAL), (rank_state(0), rank_state(1))
     holds.noted(asleep(119.0, 1.5), rank_states)
     assert holds.applied(rank_states)[1].held_patience_s == 120.0
+
+
+@pytest.mark.parametrize(
+    ("loop", "patience_s"),
+    [
+        (LoopFacts(LOOP), 240.0),  # `while not path.exists()`: that may be late
+        (LoopFacts(LOOP, bounded=True), 600.0),  # one sample after the other, by a slow service
+        (LoopFacts(LOOP, asks_store=True), 120.0),  # it waits for what a rank sets
+    ],
+)
+def test_naps_in_a_loop_of_its_own_may_be_slow_work(loop: LoopFacts, patience_s: float) -> None:
+    holds, rank_states = Holds(USUAL), (rank_state(0), rank_state(1))
+    holds.noted(in_a_loop(asleep(20.0, 0.5), loop), rank_states)
+    assert holds.applied(rank_states)[1].held_patience_s == patience_s
+    still = holds.noted(asleep(30.0, 0.5), rank_states)  # a look between two naps, without its loop
+    assert next(rank for rank in still.ranks if rank.rank == 1).patience_s == patience_s
+
+
+def test_a_package_that_naps_is_given_no_more_for_the_loop_that_has_called_it() -> None:
+    holds, rank_states = Holds(USUAL), (rank_state(0), rank_state(1))
+    package = Frame("/usr/lib/python3/site-packages/retry/api.py", 40, "call")
+    holds.noted(in_a_loop(asleep(20.0, 0.5), LoopFacts(LOOP, bounded=True), package), rank_states)
+    assert holds.applied(rank_states)[1].held_patience_s is None
 
 
 def test_a_rank_that_has_not_come_is_given_a_minute_where_a_fact_holds_it() -> None:

@@ -76,9 +76,9 @@ def test_a_process_beside_the_job_holds_it() -> None:
         "rank 1 waits for that lock (train.py:50)",
         "it is in the system call flock, which returns when the lock is free",
         f"pid 4711 (`python prepare.py`) holds {PATH}",
+        "two samples of rank 1 agree",
         "pid 4711 was started 10 min ago and is no process of this job",
         "pid 4711 used 0.00 s of processor time between two samples",
-        "two samples of the waiting process agree",
     )
     assert "wait for pid 4711 or end it" in verdict.fix
     assert verdict.hang is not None
