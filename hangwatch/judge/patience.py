@@ -36,7 +36,7 @@ from hangwatch.stacks.frames import origin
 
 FACTS_S = 60.0  # the most patience where a fact stands
 SET_UP_CALLS = 8  # collectives that DDP makes of a model's shapes, parameters and buffers
-NAPS = 2.0  # times its patience that a rank may nap in a loop: what ends it comes from elsewhere, and may be late
+OUTSIDE = 2.0  # times its patience for what comes from outside of the job, and may be late
 WORKS_OFF = 5.0  # in a loop that ends by itself: it may be slow, as a rank is that computes
 CONFIRMED = 0.5  # of that patience a fact must have stood: a rank that worked until now is not held since then
 
@@ -74,8 +74,18 @@ def held(snapshot: Snapshot) -> dict[int, str]:
     together = (snapshot.job.world_size or len(living)) > 1
     ports = store_ports(living)
     found = {view.rank: _held(view, together and _all_wait_for(view, living, ports), ports) for view in living}
-    facts = {view.rank: found[view.rank] for view in living if found[view.rank] and not _by_a_rank(view, living, found)}
+    facts = {
+        view.rank: found[view.rank]
+        for view in living
+        if found[view.rank] and not (_by_a_stranger(view) or _by_a_rank(view, living, found))
+    }
     return facts or _in_a_meeting(snapshot, living) or _mispaired(snapshot, living) or _for_each_other(snapshot, living)
+
+
+def _by_a_stranger(view: RankView) -> bool:
+    """It waits for a lock of a living program beside the job, which lets go of it in its own time."""
+    lock = held_lock(view)
+    return lock is not None and lock.owner is not None and lock.owner.role == "stranger"
 
 
 def _by_a_rank(view: RankView, living: Sequence[RankView], found: Mapping[int, str]) -> bool:
@@ -144,18 +154,20 @@ def resting(snapshot: Snapshot) -> frozenset[int]:
     return frozenset(view.rank for view in asleep) if waiting and complete else frozenset()
 
 
-def napping(snapshot: Snapshot) -> dict[int, float]:
-    """Ranks that nap again and again in a loop of their own, and how many times the usual patience they are given.
+def outside_waits(snapshot: Snapshot) -> dict[int, float]:
+    """Ranks that wait for what is no part of the job, or nap as they work, with how many times the usual patience.
 
-    Not those that look for what a rank of the job does: whoever asks the job's store waits for the others.
+    They nap again and again in a loop of their own, or wait for a lock of a program beside the job. A loop that asks
+    the job's store waits for the other ranks.
     """
     views = [RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks]
     loops = {view.rank: view.now.loop for view in views if _naps_itself(view)}
-    return {
-        rank: WORKS_OFF if loop.bounded else NAPS
+    naps = {
+        rank: WORKS_OFF if loop.bounded else OUTSIDE
         for rank, loop in loops.items()
         if loop is not None and not loop.asks_store
     }
+    return {**{view.rank: OUTSIDE for view in views if _by_a_stranger(view)}, **naps}
 
 
 def _naps_itself(view: RankView) -> bool:

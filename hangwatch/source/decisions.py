@@ -198,7 +198,7 @@ class _Reader:
             return not self._is_given_each_turn(name, depth)
         if _INDEX.search(name) and not self._is_assigned(name):
             return True
-        made = self._all_made(name) if depth < _DEPTH else []
+        made = [*self._all_made(name), *self._added_to(name)] if depth < _DEPTH else []
         return bool(made) and all(self._alike(each, depth + 1) for each in made)
 
     def _counts(self, name: str) -> bool:
@@ -213,6 +213,12 @@ class _Reader:
     def _all_made(self, name: str) -> list[ast.expr]:
         """What the assignments to `name` in this function take, in their order."""
         return [node.value for node in self._assignments(name)]
+
+    def _added_to(self, name: str) -> Iterator[ast.expr]:
+        """What is added to `name` in this function: `seen += len(batch)` counts what is a rank's own."""
+        for node in within(self.scope):
+            if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
+                yield node.value
 
     def _assignments(self, name: str) -> list[ast.Assign]:
         return [

@@ -38,6 +38,9 @@ def main(args):
     boxes = find(batch)
     chosen_idx, gate = router(batch)
     first = rank == 0
+    seen = 0
+    for batch in shard:
+        seen += len(batch)
     for step, batch in enumerate(loader):
         if {condition}:
             gather()  # here
@@ -85,6 +88,8 @@ def main(args):
         ("step % args.every == 0", "alike"),
         ("step > WARM_UP", "alike"),
         ("self.config.save", "alike"),
+        ("seen", "check"),
+        ("seen > 100", "value"),
         ("shared < 0.5", "alike"),
         ("flag", "alike"),
         ("flag.item() > 0", "alike"),

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hangwatch.facts.processes.sleep import sleeps_long
-from hangwatch.judge.patience import FACTS_S, exiting, held, in_first_step, napping, resting, shortened
+from hangwatch.judge.patience import FACTS_S, exiting, held, in_first_step, outside_waits, resting, shortened
 from hangwatch.model import Frame, Phase, ProcessEvidence, RankEvidence, Snapshot
 from hangwatch.settings import Settings
 from hangwatch_agent.roster.phases import EXITING, STARTING
@@ -69,15 +69,15 @@ Place = tuple[Frame | None, ...]
 class _Hold:
     """What a look has shown of a rank: since which of its movements, at which place, and when it was first seen.
 
-    `wakes_after_s` is when it, or a worker of its, comes out of a sleep; 0 where no look has shown a sleep. `naps` is
-    how many times the usual patience it is given as one that naps in a loop of its own.
+    `wakes_after_s` is when it, or a worker of its, comes out of a sleep; 0 where no look has shown a sleep. `longer` is
+    how many times the usual patience it is given as one that naps, or waits for what is no part of the job.
     """
 
     moved_at: float
     place: Place
     seen_after_s: float
     wakes_after_s: float
-    naps: float
+    longer: float
     patience_s: float
 
 
@@ -93,16 +93,16 @@ class Holds:
         facts = held(snapshot)
         by_pid = {each.pid: each for each in rank_states}
         most = self._most(snapshot, facts, by_pid.values())
-        naps = {rank: times for rank, times in napping(snapshot).items() if rank not in facts}
+        longer = {rank: times for rank, times in outside_waits(snapshot).items() if rank not in facts}
         known = self._known
         self._known = {}
         ranks = []
         for rank in snapshot.ranks:
             rank_state, fact = by_pid.get(rank.pid or -1), facts.get(rank.rank, "")
             if rank_state is not None:
-                times = naps.get(rank.rank, 1.0)
+                times = longer.get(rank.rank, 1.0)
                 hold = self._hold(rank, rank_state, known.get(rank_state.pid), most.get(rank.rank), times, growth)
-                if rank.rank in most or hold.wakes_after_s or hold.naps > 1.0:
+                if rank.rank in most or hold.wakes_after_s or hold.longer > 1.0:
                     self._known[rank_state.pid] = hold
                     rank = replace(rank, held=fact, patience_s=hold.patience_s)
             ranks.append(rank)
@@ -126,7 +126,7 @@ class Holds:
         rank_state: RankState,
         known: _Hold | None,
         most_s: float | None,
-        naps: float,
+        longer: float,
         growth: float,
     ) -> _Hold:
         place = _place(rank)
@@ -134,15 +134,15 @@ class Holds:
             known = None
         seen_after_s = known.seen_after_s if known is not None and known.place == place else rank.still_s
         wakes_after_s = max(_wakes_after_s(rank), known.wakes_after_s if known is not None else 0.0)
-        naps = max(naps, known.naps if known is not None and known.place == place else 1.0)
+        longer = max(longer, known.longer if known is not None and known.place == place else 1.0)
         limit_s = patience(rank_state, self._settings, growth)
         if most_s is not None:
             limit_s = shortened(limit_s, most_s * growth, seen_after_s)
-        if naps > 1.0:
-            limit_s = max(limit_s, naps * self._settings.stall_after * growth)
+        if longer > 1.0:
+            limit_s = max(limit_s, longer * self._settings.stall_after * growth)
         if wakes_after_s:  # what it sleeps for is not known before it has gone on for a moment
             limit_s = max(limit_s, min(wakes_after_s + AWAKE_S, SLEEPING * limit_s))
-        return _Hold(rank_state.moved_at, place, seen_after_s, wakes_after_s, naps, limit_s)
+        return _Hold(rank_state.moved_at, place, seen_after_s, wakes_after_s, longer, limit_s)
 
     def applied(self, rank_states: Sequence[RankState]) -> tuple[RankState, ...]:
         """The ranks' states, with the patience that is known for those that have not moved since."""

@@ -155,11 +155,12 @@ def drawn_words(case: Case, uneven: Uneven) -> tuple[str, ...]:
     return (*sentences, *_resumed_words(case, uneven))
 
 
-def resumed_further(case: Case, uneven: Uneven) -> bool:
-    """The short ranks began that epoch at a later batch than all others: what they lack they had drawn before."""
+def resumed_earlier(case: Case, uneven: Uneven) -> tuple[int, ...]:
+    """Ranks that began that epoch at an earlier batch than the short ones, which had drawn before what they lack."""
     starts = _starts(case, uneven)
-    short, others = ([at for rank, at in starts.items() if (rank in uneven.short) is mine] for mine in (True, False))
-    return bool(short and others) and min(short) > max(others)
+    short, others = ([rank for rank in starts if (rank in uneven.short) is mine] for mine in (True, False))
+    later = bool(short and others) and min(starts[rank] for rank in short) > max(starts[rank] for rank in others)
+    return tuple(others) if later else ()
 
 
 def _starts(case: Case, uneven: Uneven) -> dict[int, int]:

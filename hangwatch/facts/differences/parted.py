@@ -13,7 +13,8 @@ from itertools import chain
 from hangwatch import words
 from hangwatch.facts.call_site import Path, comes_before, path, site, whole_path
 from hangwatch.facts.calls.call_sites import HABIT, sites_of
-from hangwatch.facts.calls.mismatches import Mismatch, both_ways, common_call, mispaired
+from hangwatch.facts.calls.inner_loops import loop_of
+from hangwatch.facts.calls.mismatches import Mismatch, all_alike, both_ways, common_call, mispaired
 from hangwatch.facts.calls.skip_paths import ways_to
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Bypass, Collective, Frame, LoopFacts
@@ -22,6 +23,7 @@ from hangwatch.stacks.frames import name_of, origin
 
 Ranks = tuple[int, ...]
 LOOKED_AT_GROUPS = 64  # in which ranks wait for others, and that are looked at
+MOST_PAIRED = 64  # calls that may have been paired in silence before the first that differ in kind or size
 ALIKE = 8  # calls before: calls of one kind and size are mispaired in silence, and then not all of them are alike
 
 
@@ -44,17 +46,33 @@ class Parted:
 @once
 def parted(case: Case) -> Parted | None:
     """Where the calls of a group were first mispaired, if the source shows which of two calls comes first."""
-    found = mispaired(case)
+    mismatch = mispaired(case)
+    found = _as_they_parted(case, mismatch) if mismatch is not None else None
     ways = both_ways(found) if found is not None else ()
     if found is None or not ways or set(found.calls) != set(found.group.members):
         return None
     before = common_call(case, found.group, found.seq - 1, found.group.members)
     if before is None:
         return None
-    each = (_one_way(case, found.calls, made, without, before) for made, without in ways)
+    past = found is not mismatch
+    each = (_one_way(case, found.calls, made, without, before, past=past) for made, without in ways)
     known = [one for one in each if one is not None]
-    known = [one for one in known if one.left] or known
+    known = [one for one in known if one.left] or ([] if past else known)
     return known[0] if len(known) == 1 and _were_alike(case, found) else None
+
+
+def _as_they_parted(case: Case, found: Mismatch) -> Mismatch:
+    """The first of the calls up to that mismatch that came from different places.
+
+    Those of one kind and size are paired in silence, as those of one turn of a loop with what lies behind it.
+    """
+    members = found.group.members
+    for number in range(found.seq - 1, max(found.seq - MOST_PAIRED, 0), -1):
+        calls = case.ledger.under(found.group.name, number, members)
+        if len(calls) < len(members) or all_alike(calls.values()):
+            return found
+        found = Mismatch(found.group, number, calls)
+    return found
 
 
 @once
@@ -99,11 +117,11 @@ def _were_alike(case: Case, found: Mismatch) -> bool:
 
 
 def _one_way(
-    case: Case, calls: dict[int, Collective], made: Ranks, without: Ranks, before: Collective
+    case: Case, calls: dict[int, Collective], made: Ranks, without: Ranks, before: Collective, *, past: bool = False
 ) -> Parted | None:
-    """`made` made the call that was due first, if that is so."""
+    """`made` made the call that was due first, if that is so; with `past` they have gone on since."""
     call, other = calls[made[0]], calls[without[0]]
-    loop = case.ranks[made[0]].now.loop
+    loop = loop_of(case, path(call.frames)) if past else case.ranks[made[0]].now.loop
     here, there, last = path(call.frames), path(other.frames), path(before.frames)
     inside = [loop is not None and within(loop, call, each) for each in (here, last, there)]
     left = inside == [True, True, False]

@@ -14,7 +14,7 @@ from hangwatch.facts.data.batches import (
     first_uneven,
     forwards,
     now_at,
-    resumed_further,
+    resumed_earlier,
 )
 from hangwatch.facts.differences.other_loaders import uneven_elsewhere, uneven_still
 from hangwatch.facts.differences.parting import counted, parting
@@ -52,33 +52,39 @@ def uneven_steps(case: Case) -> Finding | None:
     uneven = first_uneven(case)
     if uneven is None or not all(uneven.drawn[rank].exhausted for rank in uneven.short) or not _matters(case, uneven):
         return None
-    culprits = uneven.short
+    culprits = short = uneven.short
     first = case.ranks[culprits[0]]
     now = {view.loader.epoch for view in case if view.loader is not None}
     late = max(now) > uneven.epoch
-    where = case.usual_place(culprits)
+    where = case.usual_place(short)
     loop = words.at(first.loader.where) if first.loader is not None else ""
-    after = " and has left the loop" if len(culprits) == 1 else " and have left the loop"
+    after = " and has left the loop" if len(short) == 1 else " and have left the loop"
     tail = (
         f"; the calls of later batches were mispaired until epoch {max(now)}"
         if late
-        else f"{after}{loop}{now_at(case, culprits, where)}"
+        else f"{after}{loop}{now_at(case, short, where)}"
     )
-    one = len(culprits) == 1
+    one = len(short) == 1
     total = f"{'' if _is_total(case, uneven) else 'at least '}{words.plural(_total(case, uneven), 'batch')}"
-    sizes, resumed = _batch_sizes(case, uneven), resumed_further(case, uneven)
-    before = f" (which {'it' if one else 'they'} had resumed at a later batch than the others)" if resumed else ""
+    sizes, resumed = _batch_sizes(case, uneven), resumed_earlier(case, uneven)
+    before = ""
+    witnesses = _as_facts(case, uneven)
+    if resumed:
+        before = f" (which {'it' if one else 'they'} had resumed at a later batch than {case.name(resumed)})"
+    if resumed and len(resumed) < len(short):
+        culprits = resumed
+        witnesses = (*witnesses, Witness(Kind.MAJORITY, f"most ranks resumed at a later batch: {case.name(short)}"))
     return Finding(
         "uneven-steps",
-        case.weigh(witnesses := _as_facts(case, uneven)),
-        f"{case.name(culprits, capital=True)} ran out of data: {'it' if one else 'they'} drew {_as_many(uneven)} of"
+        case.weigh(witnesses) if culprits is short else Certainty.LIKELY,
+        f"{case.name(short, capital=True)} ran out of data: {'it' if one else 'they'} drew {_as_many(uneven)} of"
         f" {total} in epoch {uneven.epoch}{before}{tail}.",
         fix=_FIX_RESUMED if resumed else _fix(case, culprits, sizes),
         culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(culprits)),
         step=StepName(uneven.epoch, uneven.fewest, _step_of(first, uneven)),
         evidence=(sizes,) if sizes else (),
         witnesses=witnesses,
-        awaited=culprits,
+        awaited=short,
     )
 
 

@@ -9,10 +9,12 @@ import pytest
 
 from hangwatch.facts.case import Case
 from hangwatch.judge.argument import patience
-from hangwatch.judge.patience import held, resting, shortened
+from hangwatch.judge.patience import OUTSIDE, held, outside_waits, resting, shortened
 from hangwatch.model import (
     Collective,
     Frame,
+    LockFile,
+    LockOwner,
     LoopFacts,
     OpenFile,
     Phase,
@@ -433,3 +435,12 @@ def test_a_rank_that_has_ended_is_no_reason_to_call_the_others_hung() -> None:
     assert patience(Case(snapshot(WAITING, gone(0, 1)))) == (
         "no counter of rank 1 has moved for 40 s: after 30 s that is called hung",
     )
+
+
+@pytest.mark.parametrize(("role", "times"), [("stranger", OUTSIDE), ("leftover", None), ("orphan", None)])
+def test_a_program_beside_the_job_lets_go_of_its_lock_in_its_own_time(role: str, times: float | None) -> None:
+    """A rank of an earlier run that was left over will never let go of it."""
+    lock = LockFile(FILE.path, 4711, owner_alive=True, age_s=9.0, owner=LockOwner(4711, role=role))
+    found = snapshot(stands(system_call="flock", blocked_on=FILE, evidence={"lock_files": (lock,)}), WAITING)
+    assert outside_waits(found).get(0) == times
+    assert (0 in held(found)) is (times is None)

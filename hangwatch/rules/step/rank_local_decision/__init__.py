@@ -15,6 +15,7 @@ from hangwatch.model import Certainty
 from hangwatch.ranks.sides import odd_of, spread
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.passed_meeting import went_by
+from hangwatch.rules.step.rank_local_decision.advice import advice, of_a_counter, what_differs
 
 
 def rank_local_decision(case: Case) -> Finding | None:
@@ -67,6 +68,7 @@ def _finding(case: Case, found: Disagreement) -> Finding:
         "rank-local-decision",
         certainty,
         f"{conditions(found.ways)} {_came_out(found)}{when}: {made} called {found.name}, {without} did not.",
+        fix=advice(found.ways),
         culprits=case.culprits(found.odd, one.where if one else None),
         victims=case.victims(found.odd),
         step=found.step,
@@ -79,7 +81,7 @@ def _finding(case: Case, found: Disagreement) -> Finding:
 def _came_out(found: Disagreement) -> str:
     """A condition on a counter comes out alike at the same count: not what it decides differs, but the count."""
     if found.ways and all(way.counts for way in found.ways):
-        return "asks for a counter or an interval that differs by rank"
+        return f"asks for {what_differs(*found.ways)} that differs by rank"
     return "came out differently on the ranks"
 
 
@@ -108,9 +110,10 @@ def counts_on_from_elsewhere(case: Case) -> Finding | None:
     return Finding(
         "rank-local-decision",
         Certainty.LIKELY,
-        f"{condition(found.way)} asks for a counter that differs by rank{words.in_step(found.found.step)}:"
+        f"{condition(found.way)} asks for {what_differs(found.way)} that differs by rank"
+        f"{words.in_step(found.found.step)}:"
         f" {case.name(found.made)} called {found.call}, {case.name(found.without)} did not.",
-        fix="let the counter begin alike on all ranks: broadcast the step that rank 0 resumes from",
+        fix=of_a_counter(found.way),
         culprits=case.culprits(odd, found.way.where),
         victims=case.victims(odd),
         step=found.found.step,

@@ -49,10 +49,22 @@ def test_loaders_resumed_at_different_batches_are_named() -> None:
     assert "their loaders began that epoch at different batches: rank 0 at batch 0 and rank 1 at batch 4" in (
         verdict.evidence
     )
-    assert (
-        "5 of at least 6 batches in epoch 0 (which it had resumed at a later batch than the others)" in verdict.summary
-    )
+    assert "5 of at least 6 batches in epoch 0 (which it had resumed at a later batch than rank 0)" in verdict.summary
     assert "go on from one batch on every rank" in verdict.fix
+
+
+def test_the_one_loader_that_was_resumed_at_an_earlier_batch_is_the_odd_one() -> None:
+    """GIVEN ranks 0 and 1, which went on at batch 4 WHEN they run out of data THEN rank 2 is blamed, which did not."""
+    snapshot = World([*([*epoch(0, 5, log=False), *END] for _ in range(2)), epoch(0, 9, log=False)]).run().snapshot()
+    ranks = list(snapshot.ranks)
+    for number in range(2):
+        reading = ranks[number].reading
+        assert reading is not None
+        loaders = (replace(reading.loaders[0], length=9, resumed_at=4),)
+        ranks[number] = replace(ranks[number], reading=replace(reading, loaders=loaders))
+    verdict = diagnose(replace(snapshot, ranks=tuple(ranks))).verdict
+    assert (verdict.cause, verdict.certainty, [who.rank for who in verdict.culprits]) == ("uneven-steps", "likely", [2])
+    assert "(which they had resumed at a later batch than rank 2)" in verdict.summary
 
 
 def test_a_rank_in_its_backward_is_in_a_step() -> None:
