@@ -46,6 +46,7 @@ _OPENING = frozenset({"open", "openat"})  # of a named pipe: until another proce
 _PEER_CALLS = frozenset(  # without a timeout: Python polls a socket that has one
     {"recvfrom", "recvmsg", "sendto", "sendmsg", "connect", "accept", "accept4", *_PIPE_CALLS}
 )
+_TASKS = frozenset({Doing.CODE, Doing.SLEEP, Doing.SOCKET})
 _WAITS_FOR_RANKS = COLLECTIVE_WAITS | {Doing.RENDEZVOUS, Doing.NEW_GROUP}
 _NOT_ITS_OWN = _WAITS_FOR_RANKS | {Doing.DESTROY, Doing.DEVICE, Doing.NOTHING}
 _SLOW_STAGES = frozenset({Within.CHECKPOINT, Within.COMPILE, Within.IMPORT})
@@ -77,9 +78,27 @@ def held(snapshot: Snapshot) -> dict[int, str]:
     facts = {
         view.rank: found[view.rank]
         for view in living
-        if found[view.rank] and not (_by_a_stranger(view) or _by_a_rank(view, living, found))
+        if found[view.rank] and not (_is_in_others_hands(view) or _by_a_rank(view, living, found))
     }
     return facts or _in_a_meeting(snapshot, living) or _mispaired(snapshot, living) or _for_each_other(snapshot, living)
+
+
+def _is_in_others_hands(view: RankView) -> bool:
+    return _by_a_stranger(view) or _by_its_threads(view)
+
+
+def _by_its_threads(view: RankView) -> bool:
+    """Its main thread waits for others of its own that run the program's code: a task each, and no watch for ever."""
+    waits = view.now.doing is Doing.LOCK or view.sleeps_privately
+    pairs = zip(view.threads, view.evidence.stacks, strict=True)
+    own = (thread for thread, stack in pairs if not stack.main)
+    return waits and any(
+        thread.doing in _TASKS and _is_users(thread) and (thread.loop is None or thread.loop.bounded) for thread in own
+    )
+
+
+def _is_users(thread: Activity) -> bool:
+    return thread.where is not None and origin(thread.where.file) == "user"
 
 
 def _by_a_stranger(view: RankView) -> bool:
@@ -155,10 +174,10 @@ def resting(snapshot: Snapshot) -> frozenset[int]:
 
 
 def outside_waits(snapshot: Snapshot) -> dict[int, float]:
-    """Ranks that wait for what is no part of the job, or nap as they work, with how many times the usual patience.
+    """Ranks that wait for what may come late, or nap as they work, with how many times the usual patience.
 
-    They nap again and again in a loop of their own, or wait for a lock of a program beside the job. A loop that asks
-    the job's store waits for the other ranks.
+    They nap again and again in a loop of their own, or wait for a lock of a program beside the job, or for threads of
+    their own at their tasks. A loop that asks the job's store waits for the other ranks.
     """
     views = [RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks]
     loops = {view.rank: view.now.loop for view in views if _naps_itself(view)}
@@ -167,7 +186,7 @@ def outside_waits(snapshot: Snapshot) -> dict[int, float]:
         for rank, loop in loops.items()
         if loop is not None and not loop.asks_store
     }
-    return {**{view.rank: OUTSIDE for view in views if _by_a_stranger(view)}, **naps}
+    return {**{view.rank: OUTSIDE for view in views if _is_in_others_hands(view)}, **naps}
 
 
 def _naps_itself(view: RankView) -> bool:

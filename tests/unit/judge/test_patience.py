@@ -444,3 +444,23 @@ def test_a_program_beside_the_job_lets_go_of_its_lock_in_its_own_time(role: str,
     found = snapshot(stands(system_call="flock", blocked_on=FILE, evidence={"lock_files": (lock,)}), WAITING)
     assert outside_waits(found).get(0) == times
     assert (0 in held(found)) is (times is None)
+
+
+def at_work(**parts: Any) -> RankEvidence:
+    thread = ThreadStack(9, "scorer_0", frames((SCRIPT, 6, "score")), active=False, **parts)
+    facts = {"private_wait": True, "system_call": "futex"}
+    return rank(0, IN_LOCK, issued=10, completed=10, facts=facts, threads=(thread,))
+
+
+@pytest.mark.parametrize(
+    ("loop", "held_by"),
+    [
+        (None, ""),  # a task of a pool of threads
+        (LoopFacts(Frame(SCRIPT, 5, "score"), bounded=True), ""),
+        (LoopFacts(Frame(SCRIPT, 5, "score"), endless=True), "waits for a lock"),  # a heartbeat
+    ],
+)
+def test_a_rank_that_waits_for_tasks_of_its_own_threads_is_given_time(loop: LoopFacts | None, held_by: str) -> None:
+    found = snapshot(at_work(loop=loop), WAITING)
+    assert held(found).get(0, "") == held_by
+    assert outside_waits(found).get(0) == (None if held_by else OUTSIDE)
