@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.child import CHILD_IDLE_CPU_S, Child, idle_children, thread_of_parent
 from hangwatch.facts.processes.locks import held_lock, holds, lock_name
 from hangwatch.facts.processes.sleep import how_it_sleeps, sleeps_long
-from hangwatch.model import ExceptionFacts, ProcessEvidence, Status
+from hangwatch.model import ExceptionFacts, OpenFile, ProcessEvidence, ProcessFacts, Status
 from hangwatch.ranks.processes import computes
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Activity, Doing, Within
@@ -19,6 +21,7 @@ COMPUTING = 5.0  # times its patience that a rank may compute in code of its own
 IN_CODE = frozenset(
     {Doing.CODE, Doing.LOCK, Doing.SOCKET, Doing.EVENTS, Doing.SLEEP, Doing.FILE_LOCK, Doing.PIPE, Doing.JOIN_CHILD}
 )
+_DEBUGGER = re.compile(r"/lib(64)?/python\d[.\d]*t?/(pdb|bdb)\.py$")
 _NAMELESS = {  # what /proc calls descriptors without a file
     "pipe:[": "on a pipe",
     "socket:[": "on a socket",
@@ -97,8 +100,7 @@ def how_stuck(view: RankView) -> str:
     if process is not None and process.received_delta_bytes and view.receives:
         return f"it receives data ({words.size(process.received_delta_bytes)} in the last second)"
     if process is not None and process.blocked_on is not None:
-        path = process.blocked_on.path
-        return f"it waits {_NAMELESS.get(path.rstrip('0123456789]'), f'on {path}')}"
+        return f"it waits {_on(view, process, process.blocked_on)}"
     if view.busy:
         return f"it runs, and none of its counters moves ({view.cpu:.1f} s of processor time in the last second)"
     if process is not None and view.moves_data:
@@ -119,6 +121,28 @@ def how_stuck(view: RankView) -> str:
     if view.starved and view.cpu is not None:
         return "it is ready to run and gets little processor time"
     return "it waits and uses no processor time" if view.idle else "it does not come back"
+
+
+def in_debugger(view: RankView) -> bool:
+    """`breakpoint()`, or an error in a program that runs under pdb."""
+    return any(_DEBUGGER.search(frame.file) for frame in view.evidence.main_stack if not frame.native)
+
+
+def reads_input(process: ProcessFacts | None) -> bool:
+    """It reads what a person or a script should type: nothing is connected to that on most machines."""
+    file = process.blocked_on if process is not None else None
+    return process is not None and file is not None and file.fd == 0 and process.system_call in ("read", "readv")
+
+
+def _on(view: RankView, process: ProcessFacts, file: OpenFile) -> str:
+    """`for its standard input (/dev/pts/3)`, `on a pipe`, `on /data/tokens.bin`."""
+    if in_debugger(view):
+        return f"in Python's debugger for what to do next ({file.path})"
+    if reads_input(process):
+        return f"for its standard input ({file.path})"
+    if file.filesystem == "fifo" and process.system_call in ("open", "openat"):
+        return f"until another process opens the named pipe {file.path}"
+    return _NAMELESS.get(file.path.rstrip("0123456789]"), f"on {file.path}")
 
 
 def _how_it_sleeps(view: RankView) -> str:

@@ -7,6 +7,7 @@ from hangwatch.facts.case import Case
 from hangwatch.model import Certainty, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
+from hangwatch.stacks.activity import Doing
 
 MISSED_S = 3.0  # seconds: fifteen ticks in a row were missed while the main thread was seen to own the lock
 
@@ -43,9 +44,12 @@ def gil_held(case: Case) -> Finding | None:
 def holds_lock(view: RankView) -> bool:
     """The main thread owns the interpreter lock at one place, and the ticker has not run for a while.
 
-    Where the rank is ready to run and gets little processor time, its ticker gets none for that.
+    Where the rank is ready to run and gets little processor time, its ticker gets none for that. torch's own code may
+    hold it while it writes a checkpoint: then the file is what it waits for.
     """
-    if view.starved and not view.busy:
+    process = view.in_kernel
+    saves = view.now.doing is Doing.CHECKPOINT and process is not None and process.blocked_on is not None
+    if saves or (view.starved and not view.busy):
         return False
     samples = (*view.evidence.stacks, *view.evidence.earlier_stacks)
     owner = any(stack.main and stack.owns_gil for stack in samples)

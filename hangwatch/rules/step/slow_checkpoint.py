@@ -11,6 +11,7 @@ from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
 SAVING_PATIENCE = 5  # times the usual patience, as the setting stall_after says
+FIFO = "fifo"
 TRICKLE = 1024  # bytes between two samples
 
 
@@ -37,7 +38,7 @@ def slow_checkpoint(case: Case) -> Finding | None:
         Certainty.LIKELY,
         f"{case.name(culprits, capital=True)} {words.verb(len(culprits), 'is', 'are')} reading or writing a checkpoint"
         f"{_target(file, readers)}{words.at(thread.where or view.where)}, {state}; {case.wait_words(victims)}.",
-        fix="" if moving else f"look at {_cause(readers)}",
+        fix="" if moving else f"look at {_cause(file, readers)}",
         culprits=tuple(other.culprit(threads[other.rank].where) for other in savers),
         victims=victims,
         step=view.step,
@@ -52,11 +53,16 @@ def _target(file: OpenFile | None, readers: list[int]) -> str:
         return ""
     if readers:
         return f" through a pipe that {words.listed(f'pid {pid}' for pid in readers[: words.SHOWN])} should read"
-    return f" {file.path}" + (f" ({file.filesystem})" if file.filesystem else "")
+    kind = "a named pipe that no process reads" if file.filesystem == FIFO else file.filesystem
+    return f" {file.path}" + (f" ({kind})" if kind else "")
 
 
-def _cause(readers: list[int]) -> str:
-    return f"what pid {readers[0]} waits for" if readers else "the file system that the checkpoint is on"
+def _cause(file: OpenFile | None, readers: list[int]) -> str:
+    if readers:
+        return f"what pid {readers[0]} waits for"
+    if file is not None and file.filesystem == FIFO:
+        return "why there is a named pipe at that path, and what should read it; a checkpoint is written to a file"
+    return "the file system that the checkpoint is on"
 
 
 def _saving(case: Case, savers: list[RankView]) -> Status:

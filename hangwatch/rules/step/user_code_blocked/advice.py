@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.processes.child import idle_children
 from hangwatch.facts.processes.locks import held_lock
-from hangwatch.facts.processes.own_code import stuck_children
+from hangwatch.facts.processes.own_code import in_debugger, reads_input, stuck_children
 from hangwatch.facts.processes.sleep import sleeps_long
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing
@@ -25,6 +25,10 @@ def advice(view: RankView, threads: list[str]) -> str:
         return "read all that a process puts into a queue before joining the process"
     if held_lock(view):
         return ""
+    if in_debugger(view):
+        return "take the breakpoint out, or guard it by an option and by the rank, with the others' timeout raised"
+    if reads_input(view.in_kernel):
+        return "take the answer from an option or the environment: nobody types it where the job runs"
     if idle_children(view):
         return (
             "ask for the result with a timeout (get(timeout=60)), or use concurrent.futures.ProcessPoolExecutor, which"

@@ -101,8 +101,11 @@ def test_patience_before_it() -> None:
     assert told(judgement) == (CAUSE, "likely", "waiting")
 
 
+LEFT = replace(STRANGER, role="leftover")
+
+
 def test_a_lock_that_is_tried_for_again_and_again_is_likely_and_shortens_patience() -> None:
-    napping = waits(1, lock(inferred=True), call="clock_nanosleep", still_s=62.0, patience_s=300.0)
+    napping = waits(1, lock(LEFT, inferred=True), call="clock_nanosleep", still_s=62.0, patience_s=300.0)
     judgement = judge(barred(0), replace(napping, patience_s=60.0))
     assert told(judgement) == (CAUSE, "likely", "hung")
     assert "rank 1 sleeps with that file open, and tries for it again and again (train.py:50)" in (
@@ -110,8 +113,14 @@ def test_a_lock_that_is_tried_for_again_and_again_is_likely_and_shortens_patienc
     )
     facts = held(snapshot(barred(0), napping))
     assert facts[1] == (
-        f"waits for the lock file {PATH}, which pid 4711 (`python prepare.py`) holds, no process of this job"
+        f"waits for the lock file {PATH}, which pid 4711 (`python prepare.py`) holds, left over from an earlier run,"
+        " whose launcher is gone"
     )
+
+
+def test_a_living_program_beside_the_job_does_not_shorten_patience() -> None:
+    """It may let go of the lock: what the rank waits for is late, and not lost."""
+    assert 1 not in held(snapshot(barred(0), waits(1, lock())))
 
 
 def test_a_holder_that_works_does_not_shorten_patience() -> None:
@@ -184,7 +193,7 @@ def test_the_time_of_a_rank_that_holds_it_in_its_own_code_counts() -> None:
     assert held(snapshot(rank(0, IN_CODE, issued=3, completed=3), waiting)) == {}
     assert 1 in held(snapshot(rank(0, IN_CODE, issued=3, completed=3, facts=pipe), waiting))
     assert 1 in held(snapshot(barred(0), waiting))
-    assert 1 in held(snapshot(barred(0), waits(1, lock())))
+    assert 1 in held(snapshot(barred(0), waits(1, lock(LEFT))))
 
 
 def test_a_database_held_across_a_collective_is_likely() -> None:
