@@ -40,7 +40,7 @@ def guard_around(frames: Sequence[tuple[Frame, ast.Module]]) -> Guard:
         guarded = any(_asks_rank(test, known) for test in _tests(scope, frame.line))
         if guarded and inner and called_both_ways(scope, frame.line, inner, partial(_asks_rank, known=known)):
             guarded = False
-        if guarded or _decorated(scope):
+        if guarded or rank_decorators(scope):
             return "rank"
         inner = name_of(frame.function)
         if not looped:
@@ -204,10 +204,10 @@ def _targets(node: ast.Assign) -> set[str]:
     return {name for target in node.targets for name in _names(target)} - {"self"}
 
 
-def _decorated(scope: ast.AST) -> bool:
-    if not isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
-        return False
-    return any(_RANK.search(name) for decorator in scope.decorator_list for name in _names(decorator))
+def rank_decorators(scope: ast.AST) -> list[ast.expr]:
+    """The decorators of a function that let only some ranks in, by their names: `@rank_zero_only`."""
+    decorators = scope.decorator_list if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef) else []
+    return [each for each in decorators if any(_RANK.search(name) for name in _names(each))]
 
 
 def alike_on_all(test: ast.AST) -> bool:

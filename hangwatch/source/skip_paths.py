@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from hangwatch.model import Bypass, Frame
 from hangwatch.source.decisions import asks, counts
-from hangwatch.source.guards import alike_on_all, asked_first, has_call
+from hangwatch.source.guards import alike_on_all, asked_first, has_call, rank_decorators
 from hangwatch.source.loops import always_ends, catches_errors, loops_around, suppresses
 from hangwatch.source.syntax import SCOPES, holds, scope_of, within
 
@@ -55,6 +55,10 @@ def ways_past(frames: Sequence[tuple[Frame, ast.Module]], hooks: int | None = No
             ways = [_bypass(frame, each[key], scope, tree, inner=level == 0) for key in sorted(each)]
             found += [way for way in ways if level < _LEVELS or way.asks == "rank"]
             level += loop is not None
+        found += [
+            _bypass(frame, _Way(each.lineno, f"@{ast.unparse(each)}", each), scope, tree, inner=level == 0)
+            for each in rank_decorators(scope)
+        ]
     return tuple(found)
 
 

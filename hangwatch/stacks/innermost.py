@@ -163,7 +163,7 @@ def _runs_compiled_code(names: Names) -> bool:
     """The compiler's frames are those that lead to code which it has written."""
     written = next((depth for depth, (_, _, file) in enumerate(names) if is_written_by_compiler(file)), None)
     inside = names[:written] if written is not None else names
-    traces = any(_TRACES.search(file) for _, _, file in inside)
+    traces = any(_TRACES.search(file) and not file.endswith(_AROUND_COMPILED_CODE) for _, _, file in inside)
     return written is not None and not traces
 
 

@@ -341,8 +341,17 @@ def _is_around(loops: dict[int, LoopFacts], rank: int) -> bool:
 def _loop(case: Case, left: tuple[int, ...], inside: tuple[int, ...]) -> LoopFacts | None:
     """The outermost loop that those who `left` are past and those `inside` are in, with every way out on the way."""
     views: list[RankView] = [case.ranks[rank] for rank in inside]
-    loop = next((view.now.loop for view in views if view.now.loop is not None), None)
-    return outermost_left(loop, case.ranks[left[0]].now.loop) if loop is not None else None
+    first = next((view for view in views if view.now.loop is not None), None)
+    if first is None or first.now.loop is None:
+        return None
+    loop = first.now.loop
+    roles = _has_called_in(case, first.rank, loop) and not _has_called_in(case, left[0], loop)
+    return outermost_left(loop, case.ranks[left[0]].now.loop) if not roles else None
+
+
+def _has_called_in(case: Case, rank: int, loop: LoopFacts) -> bool:
+    """A recorded call of `rank` came from that loop: each role of a program may have one of its own."""
+    return any(loop.holds(*line) for call in record(case, rank) for line in path(call.frames))
 
 
 def outermost_left(loop: LoopFacts, theirs: LoopFacts | None) -> LoopFacts | None:
