@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 from hangwatch.model import Collective, Frame
@@ -65,6 +65,13 @@ def by_the_engine(call: Collective) -> bool:
 def in_backward(call: Collective) -> bool:
     """It was issued while gradients were computed: below backward(), or by a thread of the engine."""
     return by_the_engine(call) or in_the_engine(call.frames)
+
+
+def by_a_hook(call: Collective) -> bool:
+    """The user's own function issued it, which the engine calls: a hook of DDP's communication, or of a tensor."""
+    frames = [frame for frame in call.frames if not frame.native]
+    below = list(takewhile(lambda frame: frame.function != ENGINE, frames))
+    return len(below) < len(frames) and any(origin(frame.file) == "user" for frame in below)
 
 
 def in_the_engine(frames: Iterable[Frame]) -> bool:

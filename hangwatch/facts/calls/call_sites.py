@@ -17,6 +17,7 @@ from hangwatch.facts.call_site import (
     Path,
     Site,
     apart_from,
+    by_a_hook,
     by_the_engine,
     framework,
     in_backward,
@@ -170,7 +171,8 @@ class Sites:
 
     def named(self, rank: int, place: Site, times: int = 1) -> str:
         """`backward (train.py:50)`, `all_reduce (train.py:60)`, `2 calls of all_reduce (train.py:60)`."""
-        backward = self.in_backward(rank, place)
+        by_hook = (by_a_hook(call) for call in self.case.ledger.calls(rank).values() if site(call) == place)
+        backward = self.in_backward(rank, place) and not next(by_hook, False)
         name = self.called(rank, "backward" if backward else place.kind or "a collective", place)
         return name if backward or times == 1 else f"{times} calls of {name}"
 
