@@ -9,7 +9,7 @@ from functools import cached_property, wraps
 from typing import Any, TypeVar
 
 from hangwatch import words
-from hangwatch.facts.processes.hosted import with_returned
+from hangwatch.facts.hosted import with_returned
 from hangwatch.facts.rank_end import with_followers
 from hangwatch.facts.uncounted import failed_uncounted
 from hangwatch.facts.witness import Witness, weigh
@@ -20,10 +20,11 @@ from hangwatch.proof.waits import Blocked, Waits
 from hangwatch.ranks.comparable_places import with_comparable_places
 from hangwatch.ranks.device_waits import COPIES_S, Path, python_frames
 from hangwatch.ranks.first_divergence import first_divergence, unfinished
-from hangwatch.ranks.issuers import even_without_background
+from hangwatch.ranks.issuers import even_without_background, is_by_a_named_thread
 from hangwatch.ranks.ledger import Group, Ledger
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import POINT_TO_POINT
+from hangwatch.stacks.frames import user_frame
 
 Answer = TypeVar("Answer")
 
@@ -286,9 +287,9 @@ class Case:
         return not wanted.isdisjoint(reached)
 
     def wait(self, rank: int, awaited: tuple[int, ...], also: Iterable[int] = ()) -> Wait:
-        """The edge of the wait-for graph from `rank`, and from those who wait `also` like it, to `awaited`."""
+        """The edge of the wait-for graph from `rank`, and from those that wait `also` like it, to `awaited`."""
         entry = self.blocked.get(rank)
-        what, where = (call_words(entry), entry.where) if entry is not None else ("", None)
+        what, where = (call_words(entry), _line_of(entry)) if entry is not None else ("", None)
         return Wait(rank, awaited, what, where, also=tuple(also))
 
     def victims(self, culprits: Iterable[int]) -> tuple[int, ...]:
@@ -361,6 +362,13 @@ def call_words(entry: Blocked) -> str:
         return entry.activity.call or op  # torch's send calls its isend
     number = f" {entry.seq}" if entry.seq else ""
     return f"{op}{number} of group {entry.group.name}" if entry.group is not None else f"{op}{number}"
+
+
+def _line_of(entry: Blocked) -> Frame | None:
+    """Where the rank stands, or where a thread beside the main one has made the call that keeps it."""
+    call = entry.call
+    beside = call is not None and entry.activity.main and is_by_a_named_thread(call)
+    return (user_frame(call.frames) if call is not None and beside else None) or entry.where
 
 
 def _is_whole(divergence: Divergence) -> bool:

@@ -16,6 +16,11 @@ SHOWN = 4  # ranks of each side that show whether a background thread communicat
 UNNAMED = re.compile(rf"|{AUTOGRAD}_\d+|python[\d.]*")
 
 
+def is_by_a_named_thread(call: Collective) -> bool:
+    """A thread of the program's own issued it, beside the main one."""
+    return not UNNAMED.fullmatch(call.thread_name) and call.thread_name != MAIN
+
+
 def issuer(ledger: Ledger, rank: int, call: Collective) -> str:
     """The Python thread on whose behalf `call` was issued: the engine computes gradients for the one that trains."""
     named = not UNNAMED.fullmatch(call.thread_name)

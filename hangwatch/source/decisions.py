@@ -269,7 +269,8 @@ class _Reader:
         """A loop is around both, and the name gets no new value in it before the condition."""
         loops = (each for each in within(self.scope) if isinstance(each, ast.For | ast.While))
         around = (each for each in loops if each.lineno <= node.lineno and line <= (each.end_lineno or 0))
-        made = [each.lineno for each in self._assignments(node.id)]
+        bound = [loop for loop in within(self.scope) if isinstance(loop, ast.For) and _binds(loop.target, node.id)]
+        made = [each.lineno for each in (*self._assignments(node.id), *bound)]
         return any(not any(loop.lineno <= each < node.lineno for each in made) for loop in around)
 
     def _communicates(self, node: ast.Call) -> bool:

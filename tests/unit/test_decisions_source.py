@@ -42,8 +42,10 @@ def main(args):
     for batch in shard:
         seen += len(batch)
     for step, batch in enumerate(loader):
-        if {condition}:
-            gather()  # here
+        for part in batch:
+            if {condition}:
+                gather()  # here
+            dist.broadcast(part, 0)
 """
 
 
@@ -88,6 +90,7 @@ def main(args):
         ("step % args.every == 0", "alike"),
         ("step > WARM_UP", "alike"),
         ("self.config.save", "alike"),
+        ("part.grad is None", "check"),
         ("seen", "check"),
         ("seen > 100", "value"),
         ("shared < 0.5", "alike"),

@@ -1,0 +1,44 @@
+"""Ranks that left out calls of a round of calls from one place, such as those for a model's parameters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hangwatch import words
+from hangwatch.facts.calls.call_sites import sites_of
+from hangwatch.facts.calls.skip_paths import evidence_of, skip_path, the_only, ways_past
+from hangwatch.facts.case import Case
+from hangwatch.facts.differences.out_of_round import out_of_round
+from hangwatch.model import Certainty, Frame
+from hangwatch.rules.finding import Finding
+
+
+def left_out_of_a_round(case: Case) -> Finding | None:
+    """What a rank calls came, in its rounds before, behind what the other ranks call."""
+    ahead = out_of_round(case) if case.in_trouble else None
+    if ahead is None:
+        return None
+    ways = tuple(replace(way, inner=True) for way in ways_past(case, ahead.place))
+    if ahead.due.elements == ahead.own.elements and not ways:
+        return None  # the root alone differs, and may have been chosen otherwise
+    line = Frame(*ahead.place.lines[0], "")
+    calls = f"{ahead.due}" if ahead.missing == 1 else f"{ahead.missing} calls, {ahead.due} the first of them"
+    one = len(ahead.ranks) == 1
+    rounds = words.plural(ahead.rounds, "earlier round")
+    names = case.name(ahead.ranks, capital=True)
+    return Finding(
+        "skipped-collective",
+        Certainty.LIKELY,
+        f"{names} left out {calls}{words.at(line)}{skip_path(ways)}, and called {ahead.own} as number"
+        f" {ahead.found.seq} of group {ahead.found.group.name}: {'its' if one else 'their'} later calls are mispaired.",
+        culprits=case.culprits(ahead.ranks, the_only(ways) or line),
+        victims=case.victims(ahead.ranks),
+        step=case.ranks[ahead.ranks[0]].step,
+        evidence=(
+            f"{case.name(ahead.others)} called {ahead.due} under that number, from the same line",
+            f"in {rounds} {case.name(ahead.ranks[:1])} called {ahead.own} behind {ahead.due} there, and never without",
+            *evidence_of(ways, sites_of(case).called(ahead.ranks[0], ahead.own.kind, ahead.place)),
+        ),
+        status=case.failed_status,
+        awaited=ahead.ranks,
+    )
