@@ -27,6 +27,7 @@ from hangwatch.rules.step.gradient_sync_mismatch import (
 )
 from hangwatch.rules.step.gradient_sync_mismatch.below_no_sync import accumulated_alone
 from hangwatch.rules.step.point_to_point_deadlock import point_to_point_deadlock
+from hangwatch.rules.step.point_to_point_deadlock.wrong_peer import names_the_wrong_peer
 from hangwatch.rules.step.rank_local_decision import (
     counts_on_from_elsewhere,
     decided_about_a_meeting,
@@ -141,5 +142,6 @@ CALLS: tuple[Rule, ...] = (
     stayed_with_a_lone_call,
     *HISTORIES,
     collective_mismatch,
+    names_the_wrong_peer,
     point_to_point_deadlock,
 )

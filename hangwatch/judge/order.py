@@ -70,6 +70,7 @@ from hangwatch.rules.step.point_to_point_deadlock import (
     no_sender_is_left,
     point_to_point_deadlock,
 )
+from hangwatch.rules.step.point_to_point_deadlock.wrong_peer import names_the_wrong_peer
 from hangwatch.rules.step.rank_died import dead_by_nccl, rank_died
 from hangwatch.rules.step.rank_frozen import rank_frozen
 from hangwatch.rules.step.rank_zero_only_collective import evaluated_alone
@@ -170,6 +171,7 @@ ORDER: tuple[Rule, ...] = (
     *HISTORIES,
     collective_mismatch,
     counted_otherwise,
+    names_the_wrong_peer,
     point_to_point_deadlock,
     group_order_cycle,
     # A rank in code of its own, and what lies outside of the ranks.

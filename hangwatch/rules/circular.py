@@ -11,7 +11,7 @@ from hangwatch.facts.calls.skip_paths import passed_at, the_only
 from hangwatch.facts.case import Case, call_words
 from hangwatch.facts.messages.own_order import gone_by, has_new_partner, left_own_order
 from hangwatch.facts.messages.passed_sends import passed_sends
-from hangwatch.facts.messages.peer_totals import Uneven, alone_with_its_count, exchanged
+from hangwatch.facts.messages.peer_totals import Uneven, alone_with_its_count, said_unserved
 from hangwatch.facts.messages.rounds import HABITUAL_ROUNDS, record
 from hangwatch.model import Certainty, Culprit
 from hangwatch.proof.messages import counterpart, serves
@@ -134,15 +134,8 @@ def _unserved(case: Case, entries: list[Blocked]) -> Iterator[str]:
     """Between which two ranks a send or receive is lacking, where all of theirs are on record."""
     by_tag = any(entry.call.tag for entry in entries if entry.call is not None)  # those of one tag serve each other
     for entry in entries:
-        call = entry.message
-        counts = exchanged(case, call, entry.rank) if call is not None else None
-        if call is not None and counts is not None and counts[0] != counts[1]:
-            mine, theirs = ("send", "receive") if "send" in call.op else ("receive", "send")
-            tagged = f" of tag {call.tag or 0}" if by_tag else ""
-            yield (
-                f"rank {entry.rank} made {words.plural(counts[0], mine)}{tagged} with rank {call.peer}, which made"
-                f" {words.plural(counts[1], theirs)}{tagged} with it"
-            )
+        if entry.message is not None and (lacking := said_unserved(case, entry.message, entry.rank, by_tag=by_tag)):
+            yield lacking
 
 
 def _also_in(case: Case, entries: list[Blocked]) -> list[Blocked]:

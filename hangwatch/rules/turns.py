@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.data.batches import now_at
-from hangwatch.facts.loops.turns import FewerTurns, drew_alike, fewer_turns, standing
+from hangwatch.facts.loops.turns import FewerTurns, drew_alike, fewer_turns
 from hangwatch.facts.loops.ways_out import likely_way, said_at, tries_again_at, ways_out
+from hangwatch.facts.messages.peer_totals import said_unserved
 from hangwatch.model import Certainty, LoopFacts, Status, StepName
 from hangwatch.rules.finding import Finding
 
@@ -61,12 +64,36 @@ def left_after_fewer_turns(case: Case, cause: str, *, of_few: bool = False) -> F
         evidence=(
             *(_counted(case, short, rank) for rank in sorted(short.begun)[: words.SHOWN]),
             *standing(case, short),
+            *_lacking_messages(case, short),
             *ways_out(short.loop),
         ),
         status=Status.FAILED if failed else None,
         awaited=short.left,
         not_causes=way.not_causes,
     )
+
+
+def standing(case: Case, short: FewerTurns) -> tuple[str, ...]:
+    """Where both sides are, for loops whose steps are not counted."""
+    if short.begun:
+        return ()
+    too = f"in a loop in which {case.name(short.left)} {words.verb(len(short.left), 'has', 'have')} been too"
+    sides = ((short.left, "outside of that loop"), (short.inside, too))
+    return tuple(f"{case.name(ranks)} {_stand(case, ranks)} {what}{case.at_places(ranks)}" for ranks, what in sides)
+
+
+def _stand(case: Case, ranks: tuple[int, ...]) -> str:
+    if case.blocked:
+        return words.verb(len(ranks), "stands", "stand")
+    return "stood"
+
+
+def _lacking_messages(case: Case, short: FewerTurns) -> Iterator[str]:
+    """Those of the ranks that left the loop, for which other ranks wait."""
+    for entry in case.blocked.values():
+        call = entry.message
+        if call is not None and call.peer in short.left and (lacking := said_unserved(case, call, entry.rank)):
+            yield lacking
 
 
 def _more_turns(case: Case, short: FewerTurns, cause: str) -> Finding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.call_site import Path, Site, path
 from hangwatch.facts.case import Case, once
-from hangwatch.model import Bypass, Collective, Frame
+from hangwatch.model import Bypass, Collective, Frame, LoopFacts
 from hangwatch.ranks.view import RankView
 
 
@@ -37,6 +37,16 @@ def past_lines(case: Case, lines: Path, times: int = 1) -> tuple[Bypass, ...]:
     """The same of calls by the lines that led to them."""
     ways = (way for way in _known(case).get(lines, ()) if way.inner or times > 1)
     return tuple(way for way in ways if way.asks not in ("alike", "package"))
+
+
+def past_in_a_turn_of(case: Case, loop: LoopFacts, lines: Path) -> tuple[Bypass, ...]:
+    """How a turn of `loop` can go on without the call at `lines`, by what is a rank's own.
+
+    The call may lie in a loop within `loop`, as over the parameters: what leads past that whole loop counts first.
+    """
+    ways = tuple(way for way in _known(case).get(lines, ()) if way.asks not in ("alike", "package", "rank"))
+    around = tuple(way for way in ways if not way.inner and loop.holds(way.where.file, way.where.line))
+    return around or tuple(way for way in ways if way.inner)
 
 
 def no_way_past(case: Case, lines: Path) -> bool:

@@ -61,7 +61,10 @@ def fewer_turns(case: Case) -> FewerTurns | None:
     if first_uneven(case) is not None:
         return None
     left, inside = _sides(case, begun)
-    left = left if begun else _of_that_loop(case, left, inside)
+    if begun and not left and _of_one_role(case, begun):
+        begun = {}
+        left, inside = _sides(case, begun)
+    left, inside = (left, inside) if begun else _of_that_loop(case, left, inside)
     most = max((begun.get(rank, 0) for rank in inside), default=0)
     left = tuple(rank for rank in left if begun.get(rank, 0) < most or not _made_as_many(case, rank, inside))
     left = tuple(rank for rank in left if not _is_between_epochs(case, rank, inside))
@@ -237,10 +240,28 @@ def _made_its_call(case: Case, rank: int, other: int) -> bool:
     return theirs is not None and site(mine) == site(theirs)
 
 
-def _of_that_loop(case: Case, left: tuple[int, ...], inside: tuple[int, ...]) -> tuple[int, ...]:
-    """Those that have been in the loop of one of the ranks inside: another role of a program never comes there."""
+def _of_one_role(case: Case, begun: dict[int, int]) -> bool:
+    """Ranks that wait count no steps, as actors without an optimizer: those of the learners say nothing of their turns.
+
+    They must have made calls again and again: a rank that has come to no step yet counts none either.
+    """
+    rest, sites = [rank for rank in case.blocked if rank not in begun], sites_of(case)
+    return bool(rest) and all(max(sites.before(rank).values(), default=0) >= HABIT for rank in spread(rest))
+
+
+def _of_that_loop(
+    case: Case, left: tuple[int, ...], inside: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Those that have been in the loop of one of the ranks inside: another role of a program never comes there.
+
+    Where none of them has, its own role may be in a loop too, which lies further down than that of the ranks inside.
+    """
     sites, some = sites_of(case), spread(inside)
-    return tuple(rank for rank in left if any(_has_been_there(case, sites, other, rank) for other in some))
+    if own := tuple(rank for rank in left if any(_has_been_there(case, sites, other, rank) for other in some)):
+        return own, inside
+    outside = tuple(rank for rank in left if case.ranks[rank].now.in_loop is False)
+    still = tuple(rank for rank in left if case.ranks[rank].now.in_loop and rank in case.blocked) if outside else ()
+    return outside, _where_they_were(case, sites, still, outside)
 
 
 def _where_they_were(case: Case, sites: Sites, inside: tuple[int, ...], left: tuple[int, ...]) -> tuple[int, ...]:
@@ -364,18 +385,3 @@ def outermost_left(loop: LoopFacts, theirs: LoopFacts | None) -> LoopFacts | Non
     leaves = sorted({*loop.leaves, *(each for found in loop.outer_leaves[:past] for each in found)}, key=words.place)
     where, outer, outer_leaves = (loop.where, *loop.outer)[past], loop.outer[past:], loop.outer_leaves[past:]
     return replace(loop, where=where, leaves=tuple(leaves), outer=outer, outer_leaves=outer_leaves)
-
-
-def standing(case: Case, short: FewerTurns) -> tuple[str, ...]:
-    """Where both sides are, for loops whose steps are not counted."""
-    if short.begun:
-        return ()
-    too = f"in a loop in which {case.name(short.left)} {words.verb(len(short.left), 'has', 'have')} been too"
-    sides = ((short.left, "outside of that loop"), (short.inside, too))
-    return tuple(f"{case.name(ranks)} {_stand(case, ranks)} {what}{case.at_places(ranks)}" for ranks, what in sides)
-
-
-def _stand(case: Case, ranks: tuple[int, ...]) -> str:
-    if case.blocked:
-        return words.verb(len(ranks), "stands", "stand")
-    return "stood"

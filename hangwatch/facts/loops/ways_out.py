@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hangwatch import words
 from hangwatch.facts.call_site import path
-from hangwatch.facts.calls.skip_paths import conditional, past_by_an_error, past_lines
+from hangwatch.facts.calls.skip_paths import past_by_an_error, past_in_a_turn_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.data.drawn import has_data_left
 from hangwatch.facts.differences.caught_errors import all_caught, last_caught
@@ -81,7 +81,7 @@ def _past_their_calls(case: Case, short: FewerTurns, loop: LoopFacts) -> tuple[B
         last = next((call for call in made if any(loop.holds(*line) for line in path(call.frames))), None)
         if view.loader is not None or last is None:
             return ()
-        ways |= dict.fromkeys(way for way in conditional(past_lines(case, path(last.frames))) if way.asks != "rank")
+        ways |= dict.fromkeys(past_in_a_turn_of(case, loop, path(last.frames)))
     return tuple(ways)
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from hangwatch import words
 from hangwatch.facts.call_site import Site, site
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.case import Case
@@ -85,6 +86,22 @@ def exchanged(case: Case, call: Collective, rank: int) -> tuple[int, int] | None
     if any(each.peer is None for end in ends if end is not None for each in case.ledger.messages(end)):
         return None
     return made_and_served(case.ledger, rank, call)
+
+
+def said_unserved(case: Case, call: Collective, rank: int, *, by_tag: bool = False) -> str:
+    """`rank 1 made 2 receives with rank 3, which made 1 send with it`; "" where none of theirs is known to be lacking.
+
+    `by_tag`: only those of one tag serve each other, and it is said.
+    """
+    counts = exchanged(case, call, rank)
+    if counts is None or counts[0] == counts[1]:
+        return ""
+    mine, theirs = ("send", "receive") if "send" in call.op else ("receive", "send")
+    tagged = f" of tag {call.tag or 0}" if by_tag else ""
+    return (
+        f"rank {rank} made {words.plural(counts[0], mine)}{tagged} with rank {call.peer}, which made"
+        f" {words.plural(counts[1], theirs)}{tagged} with it"
+    )
 
 
 def exchanged_as_often(case: Case, rank: int, other: int) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.catalogue.step import TRY_AGAIN_TOGETHER
 from hangwatch.facts.case import Case
-from hangwatch.facts.loops.turns import drew_alike, fewer_turns, standing
+from hangwatch.facts.loops.turns import drew_alike, fewer_turns
 from hangwatch.facts.loops.ways_out import tries_again_at
 from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.turns import standing
 
 
 def called_again(case: Case) -> Finding | None:
