@@ -54,10 +54,8 @@ def _by(case: Case, entry: Blocked) -> WrongPeer | None:
         return None
     if any(other.peer in (entry.rank, None) for other in _messages_now(case, call.peer)):
         return None  # the two are in one exchange: its order is wrong, or a message of it is lacking
-    waiting = [(other.rank, other.message) for other in case.blocked.values() if other.rank != call.peer]
-    fits = [
-        (rank, other) for rank, other in waiting if other is not None and _fits(case, entry.rank, call, rank, other)
-    ]
+    waiting = _waiting_for(case).get(entry.rank, [])
+    fits = [(rank, other) for rank, other in waiting if _fits(case, entry.rank, call, rank, other)]
     if len(fits) != 1:
         return None
     expected, other = fits[0]
@@ -68,6 +66,17 @@ def _by(case: Case, entry: Blocked) -> WrongPeer | None:
         or _of_other_ranks(case, entry.rank, call, other)
     )
     return WrongPeer(entry.rank, call, call.peer, expected, other, why, bool(left)) if why else None
+
+
+@once
+def _waiting_for(case: Case) -> dict[int, list[tuple[int, Collective]]]:
+    """The ranks that wait in messages with each peer, and their calls."""
+    found: dict[int, list[tuple[int, Collective]]] = {}
+    for entry in case.blocked.values():
+        call = entry.message
+        if call is not None and call.peer is not None:
+            found.setdefault(call.peer, []).append((entry.rank, call))
+    return found
 
 
 def _lacks(case: Case, rank: int, call: Collective) -> bool:
@@ -83,7 +92,7 @@ def _messages_now(case: Case, rank: int) -> list[Collective]:
 def _fits(case: Case, rank: int, call: Collective, other: int, theirs: Collective) -> bool:
     """With another peer named, `call` would serve the wait of `other`."""
     sizes = elements(call.sizes), elements(theirs.sizes)
-    if theirs.peer != rank or not serves(theirs, counterpart(call.op), rank, call):
+    if other == call.peer or not serves(theirs, counterpart(call.op), rank, call):
         return False
     return (None in sizes or sizes[0] == sizes[1]) and _lacks(case, other, theirs)
 
@@ -100,7 +109,7 @@ def _left_habit(case: Case, rank: int, call: Collective, expected: int) -> str:
     """
     made = [each for each in record(case, rank) if not is_same(each, call)]
     here = [n for n, each in enumerate(made) if is_point_to_point(each) and site(each) == site(call)]
-    turns, steps = sum(n - 1 not in here for n in here), {made[n].step for n in here}
+    turns, steps = len({*here} - {n + 1 for n in here}), {made[n].step for n in here}
     if turns < FOLLOWED or (None not in steps and len(steps) < FOLLOWED) or {made[n].peer for n in here} != {expected}:
         return ""
     times, at = words.plural(len(here), "call"), words.place(user_frame(call.frames))
