@@ -38,6 +38,7 @@ from hangwatch.rules.step.rank_local_decision.by_a_trainer import (
     led_by_a_switch,
     stopped_by_a_switch,
 )
+from hangwatch.rules.step.rank_local_decision.by_recomputation import repeated_in_the_backward
 from hangwatch.rules.step.rank_local_decision.by_turns import (
     left_an_inner_loop,
     made_another_turn,
@@ -80,6 +81,7 @@ HISTORIES: tuple[Rule, ...] = (
     turns_by_a_lock,
     mispaired_threads,
     repeats_a_call,
+    repeated_in_the_backward,
     left_an_inner_loop,
     uneven_validation,
     uneven_other_loader,

@@ -141,7 +141,8 @@ TABLE = (
     Known(
         "September 2024",
         "after a restart by torchrun, init_process_group can find the addresses of the attempt before in the store that"
-        " torchrun shares with its workers: set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 for torchrun",
+        " torchrun shares with its workers: set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 for torchrun, which heeds it with"
+        " --rdzv-backend=c10d or --standalone",
         "pytorch#135712",
         CONNECTING,
         _any(_restarted_with_its_store),

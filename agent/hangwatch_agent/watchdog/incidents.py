@@ -90,7 +90,7 @@ class Incidents:
         self.open = None
         self.closed.append(ended)
         where = "" if ended.id == self._adopted else f" ({self._write(ended)})"  # else its keeper rewrites it
-        self.say(f"hangwatch: RECOVERED: the job moves again, after {max(0.0, now - ended.opened_at):.0f} s{where}")
+        self.say(f"hangwatch: RECOVERED: the job moves again, {max(0.0, now - ended.opened_at):.0f} s later{where}")
 
     def file_away(self) -> None:
         """Close the open incident as it stands."""

@@ -40,7 +40,7 @@ def waits_for_a_key(case: Case) -> Finding | None:
         fix=_FIX,
         victims=tuple(case.ranks),
         step=views[0].step,
-        evidence=(*(_stands(view) for view in views[: words.SHOWN]), *_passed(case, views)),
+        evidence=(*(_stands(case, view) for view in views[: words.SHOWN]), *_passed(case, views)),
         status=status_of(case, views),
         awaited=ranks,
     )
@@ -93,8 +93,10 @@ def _who(case: Case, views: list[RankView]) -> str:
     return case.name([view.rank for view in views])
 
 
-def _stands(view: RankView) -> str:
-    return f"rank {view.rank} stands in {view.where.function if view.where else '?'}{words.at(view.where)}"
+def _stands(case: Case, view: RankView) -> str:
+    """With the line itself, which may say what the key is."""
+    call = f": `{line}`" if (line := case.text_of(view.where)) else ""
+    return f"rank {view.rank} stands in {view.where.function if view.where else '?'}{words.at(view.where)}{call}"
 
 
 def _passed(case: Case, views: list[RankView]) -> tuple[str, ...]:

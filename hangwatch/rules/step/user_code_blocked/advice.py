@@ -61,7 +61,8 @@ def _of_a_loop(view: RankView) -> str:
             f"see how many turns its loop makes{words.at(loop.where)} and how long one takes; divide the work among the"
             " ranks, or give the group in which they wait a longer timeout"
         )
-    shown = f" (`{loop.ways_out[0].text}`)" if len(loop.ways_out) == 1 else words.at(loop.where)
+    way = loop.ways_out[0].text if len(loop.ways_out) == 1 else ""
+    shown = f" (`{way}`)" if " " in way else words.at(loop.where)  # a `return` alone tells nothing
     return f"see why its loop does not end{shown}; give it a limit of time or turns, {_RAISE}"
 
 
