@@ -8,6 +8,7 @@ from __future__ import annotations
 from hangwatch.rules.finding import Rule
 from hangwatch.rules.left_the_order import left_the_order
 from hangwatch.rules.step.collective_mismatch import collective_mismatch
+from hangwatch.rules.step.collective_mismatch.another_order import issued_in_another_order
 from hangwatch.rules.step.collective_mismatch.in_another_group import called_in_another_group
 from hangwatch.rules.step.compile_skew import communicates_as_it_compiles
 from hangwatch.rules.step.concurrent_collectives import concurrent_collectives, mispaired_threads, turns_by_a_lock
@@ -80,6 +81,7 @@ HISTORIES: tuple[Rule, ...] = (
     concurrent_collectives,
     turns_by_a_lock,
     mispaired_threads,
+    issued_in_another_order,
     repeats_a_call,
     repeated_in_the_backward,
     left_an_inner_loop,

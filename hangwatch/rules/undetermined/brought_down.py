@@ -26,8 +26,8 @@ from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import origin
 
 _FIX_RESTART = (
-    "set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 where torchrun restarts the job (with --rdzv-backend=c10d or --standalone,"
-    " which heed it): an attempt then finds no addresses of the one before; else look for what ended that rank first"
+    "set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 where torchrun restarts the job (--rdzv-backend=c10d or --standalone heed"
+    " it): an attempt then finds no addresses of the one before; else look for what ended that rank first"
 )
 _BY_GLOO = re.compile(r"gloo/transport/")  # its errors name the line of its own source
 
