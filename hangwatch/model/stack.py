@@ -67,6 +67,8 @@ class ThreadStack:
     handler: str = ""  # function of a frame that the source registers as a signal handler
     in_loop: bool | None = None  # whether one of the user's lines stands in a loop, where the source could be read
     loop: LoopFacts | None = None  # the innermost of these loops
+    entered: tuple[str, ...] = ()  # what the `with` blocks around the user's lines hold, innermost first: "self.lock"
+    entering: tuple[str, ...] = ()  # what the `with` statement at the innermost line is about to enter
     guard: str = ""  # "rank": only some ranks come here; "other": some other condition; "none"; "" where not known
 
 

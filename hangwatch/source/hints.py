@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from hangwatch.model import Bypass, Frame, LoopFacts, ThreadStack
+from hangwatch.source.entered import entered, entering
 from hangwatch.source.guards import guard_around
 from hangwatch.source.loops import loop_around, loops_around, turns
 from hangwatch.source.skip_paths import ways_past
@@ -18,6 +19,7 @@ from hangwatch.source.ways_out import with_ways_out
 from hangwatch.stacks.frames import name_of, origin
 
 T = TypeVar("T")
+TOLD = ("block", "handler", "in_loop", "loop", "guard", "entered", "entering")  # fields of a stack by its source
 _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 _EVENT_LOOPS = re.compile(r"/asyncio/base_events\.py$|/(uvloop|trio|anyio|gevent|twisted)/")
 
@@ -155,6 +157,8 @@ def _told(frames: tuple[Frame, ...], sources: tuple[str | None, ...], suspends: 
         "handler": next((name for frame in frames[:-1] if (name := name_of(frame.function)) in handlers), ""),
         "loop": loop,
         "guard": guard_around(places),
+        "entered": entered(places),
+        "entering": entering(places),
     }
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from hangwatch.model import ProcessEvidence, RankEvidence, Snapshot, ThreadStack
+from hangwatch.source.hints import TOLD
 from hangwatch.stacks.frames import user_frame
 from hangwatch_agent.capture.options import CaptureOptions, CaptureResult
 from hangwatch_agent.capture.proc import cgroup
@@ -109,5 +110,5 @@ def _in_users_code(stacks: tuple[ThreadStack, ...]) -> bool:
 def _as_told(before: ThreadStack | None, native: ThreadStack) -> ThreadStack:
     if before is None or user_frame(before.frames) != user_frame(native.frames):
         return native
-    told = {name: getattr(before, name) for name in ("block", "handler", "in_loop", "loop", "guard")}
+    told = {name: getattr(before, name) for name in TOLD}
     return replace(native, **told)

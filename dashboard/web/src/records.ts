@@ -747,6 +747,7 @@ export interface LoopFacts {
   drained: Frame[];
   ways_out: WayOut[];
   endless: boolean;
+  bounded: boolean;
 }
 
 export interface StackNode {
@@ -767,6 +768,8 @@ export interface ThreadStack {
   handler: string;
   in_loop: boolean | null;
   loop: LoopFacts | null;
+  entered: string[];
+  entering: string[];
   guard: string;
 }
 

@@ -8,6 +8,7 @@ from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.child import CHILD_IDLE_CPU_S, Child, idle_children, thread_of_parent
 from hangwatch.facts.processes.locks import held_lock, holds, lock_name
+from hangwatch.facts.processes.own_locks import OwnLocks, own_locks
 from hangwatch.facts.processes.sleep import how_it_sleeps, sleeps_long
 from hangwatch.model import ExceptionFacts, OpenFile, ProcessEvidence, ProcessFacts, Status
 from hangwatch.ranks.processes import computes
@@ -117,10 +118,21 @@ def how_stuck(view: RankView) -> str:
     if kind is not None or view.sleeps:
         return kind or _how_it_sleeps(view)
     if view.sleeps_privately:
-        return "it waits for a lock of its own process"
+        locks = own_locks(view)
+        return _of_own_locks(locks) if locks is not None else "it waits for a lock of its own process"
     if view.starved and view.cpu is not None:
         return "it is ready to run and gets little processor time"
     return "it waits and uses no processor time" if view.idle else "it does not come back"
+
+
+def _of_own_locks(locks: OwnLocks) -> str:
+    """`it waits for weights_lock, which its thread 'ema' holds, ...`."""
+    if not locks.thread:
+        return f"it waits for {locks.taken}, which it holds itself by its source"
+    return (
+        f"it waits for {locks.taken}, which its thread {locks.thread!r} holds, and that thread waits for"
+        f" {locks.held}{words.at(locks.where)}, which the main one holds: a deadlock of two locks"
+    )
 
 
 def in_debugger(view: RankView) -> bool:

@@ -6,6 +6,7 @@ from hangwatch import words
 from hangwatch.facts.processes.child import idle_children
 from hangwatch.facts.processes.locks import held_lock
 from hangwatch.facts.processes.own_code import in_debugger, reads_input, stuck_children
+from hangwatch.facts.processes.own_locks import own_locks
 from hangwatch.facts.processes.sleep import sleeps_long
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing
@@ -69,6 +70,8 @@ def _of_a_loop(view: RankView) -> str:
 def _of_a_lock(view: RankView, threads: list[str]) -> str:
     if not (threads or view.sleeps_privately):
         return ""
+    if (locks := own_locks(view)) is not None and locks.thread:
+        return f"take these locks in one order in all threads, or use one lock for both: {locks.held}, {locks.taken}"
     if threads:
         one = len(threads) == 1
         return f"see why {'that thread does' if one else 'those threads do'} not let go, {_BY_WAIT[Doing.LOCK]}"

@@ -20,6 +20,7 @@ from hangwatch.model import (
     RankEvidence,
     Status,
     ThreadStack,
+    Verdict,
     WayOut,
 )
 from tests.unit.job import IN_BACKWARD, IN_CODE, IN_FEEDER_JOIN, LIB, blamed, frames, judge, rank, told
@@ -99,6 +100,32 @@ def test_a_lock_that_is_taken_by_a_statement_has_no_frame_and_is_told_by_the_sys
     verdict = judge(rank(0, IN_BACKWARD, progress=Progress(step=5), issued=4, completed=3, still_s=70), alone).verdict
     assert "acquire(timeout=60)" in verdict.fix
     assert "RLock" in verdict.fix  # no other thread of the program lives that could hold it
+
+
+def _takes_a_lock(holds: str, wants: str, *others: ThreadStack) -> Verdict:
+    """Rank 1 waits in `with wants:` within `with holds:`."""
+    blocked = rank(1, IN_CODE, issued=3, completed=3, still_s=70, facts={"private_wait": True})
+    mine = replace(blocked.stacks[0], entered=(holds,), entering=(wants,))
+    blocked = replace(blocked, stacks=(mine, *others), earlier_stacks=(mine, *others))
+    return judge(rank(0, IN_BACKWARD, issued=4, completed=3, still_s=70), blocked).verdict
+
+
+def test_two_locks_that_two_threads_take_in_opposite_orders_are_named() -> None:
+    ema = ThreadStack(9, "ema", (Frame(FEED, 14, "run"),), entered=("self.weights",), entering=("metrics",))
+    verdict = _takes_a_lock("state.metrics", "weights", ema)
+    assert (
+        "it waits for weights, which its thread 'ema' holds, and that thread waits for state.metrics (feed.py:14),"
+        " which the main one holds: a deadlock of two locks" in verdict.summary
+    )
+    assert "in one order in all threads" in verdict.fix
+    idle = replace(ema, entered=())
+    assert "deadlock" not in _takes_a_lock("state.metrics", "weights", idle).summary
+
+
+def test_a_lock_that_its_own_thread_takes_twice_is_named() -> None:
+    verdict = _takes_a_lock("self.lock", "self.lock")
+    assert "it waits for self.lock, which it holds itself by its source" in verdict.summary
+    assert "RLock" in verdict.fix
 
 
 @pytest.mark.parametrize("kind", ["socket", "lock", "sleep"])
