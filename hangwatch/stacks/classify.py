@@ -89,7 +89,7 @@ def _surroundings(frames: tuple[Frame, ...], main: bool) -> Iterator[Within]:
             yield Within.SHARDED
         elif "utils/data" in file and name in ("fetch", "__next__", "_next_data"):
             yield Within.LOADER
-        elif file.startswith("<frozen importlib"):
+        elif file.startswith("<frozen importlib") and name in _IMPORTS:  # py_compile uses other functions of it
             yield Within.IMPORT
     if compiling(names_of(frames)) is not None:
         yield Within.COMPILE
@@ -98,6 +98,7 @@ def _surroundings(frames: tuple[Frame, ...], main: bool) -> Iterator[Within]:
         yield Within.ATEXIT
 
 
+_IMPORTS = frozenset({"_find_and_load", "_find_and_load_unlocked", "_load_unlocked", "_gcd_import", "exec_module"})
 _MAIN_PROGRAMS = frozenset({"<module>", "_bootstrap", "spawn_main", "_run_code", "_run_module_as_main", "_shutdown"})
 _BY_NAME: dict[str, tuple[Within, ...]] = {
     "_engine_run_backward": (Within.BACKWARD,),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from hangwatch import words
-from hangwatch.facts.call_site import by_the_engine, path, recorded_caller
+from hangwatch.facts.call_site import Site, by_the_engine, path, recorded_caller, site
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective, Culprit, Frame
 from hangwatch.proof.needs import FROM_ROOT, TO_ROOT
@@ -19,6 +20,7 @@ from hangwatch.stacks.frames import name_of, origin, user_frame
 
 # Kinds in which every member must bring the same number of elements.
 SAME_SIZE = frozenset({"all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "gather"})
+MOST_PAIRED = 64  # calls that may have been paired in silence before the first that differ in kind or size
 Ranks = tuple[int, ...]
 
 
@@ -44,6 +46,19 @@ def shape(call: Collective) -> Shape:
     brought = elements(call.sizes) if kind in SAME_SIZE else None
     root = call.peer if kind in (*FROM_ROOT, *TO_ROOT) else None
     return Shape(kind, dtype, brought, root)
+
+
+class Token(NamedTuple):
+    """What tells a call of a rank from its other ones: where it came from, and what it must share with its partners."""
+
+    place: Site
+    shape: Shape
+
+
+def token(call: Collective) -> Token | None:
+    """None where the place was not recorded."""
+    place = site(call)
+    return None if place is None else Token(place, shape(call))
 
 
 def _meetings(case: Case) -> Iterator[tuple[Group, int]]:
@@ -196,6 +211,20 @@ def mispaired(case: Case) -> Mismatch | None:
     """The first mismatch, unless two threads share its group: then their order is no order of the program."""
     found = first_mismatch(case)
     return None if found is None or threads_of(case, found) else found
+
+
+def as_they_parted(case: Case, found: Mismatch) -> Mismatch:
+    """The first of the calls up to that mismatch that came from different places.
+
+    Those of one kind and size are paired in silence, as those of one turn of a loop with what lies behind it.
+    """
+    members = found.group.members
+    for number in range(found.seq - 1, max(found.seq - MOST_PAIRED, 0), -1):
+        calls = case.ledger.under(found.group.name, number, members)
+        if len(calls) < len(members) or all_alike(calls.values()):
+            return found
+        found = Mismatch(found.group, number, calls)
+    return found
 
 
 def both_ways(found: Mismatch) -> tuple[tuple[Ranks, Ranks], ...]:

@@ -6,14 +6,12 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hangwatch.facts.call_site import Site, site
-from hangwatch.facts.calls.mismatches import Mismatch, Shape, both_ways, mispaired, shape
+from hangwatch.facts.calls.mismatches import Mismatch, Token, both_ways, mispaired, token
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective
 from hangwatch.ranks.sides import spread
 
 _MOST = 8  # calls in flight that are looked at
-Token = tuple[Site, Shape]
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ def other_order(case: Case) -> OtherOrder | None:
         runs = [_run(case, found, rank, count) for rank in (one[0], other[0])]
         if None in runs:
             return None
-        first, second = ([_token(call) for call in run or ()] for run in runs)
+        first, second = ([token(call) for call in run or ()] for run in runs)
         if None in first or None in second:
             return None
         if Counter(first) == Counter(second):
@@ -52,19 +50,14 @@ def _run(case: Case, found: Mismatch, rank: int, count: int) -> list[Collective]
     return None if None in calls else [call for call in calls if call is not None]
 
 
-def _token(call: Collective) -> Token | None:
-    here = site(call)
-    return None if here is None else (here, shape(call))
-
-
 def _all_alike(case: Case, found: Mismatch, ranks: tuple[int, ...], tokens: list[Token | None]) -> bool:
     runs = (_run(case, found, rank, len(tokens)) for rank in spread(ranks))
-    return all(run is not None and [_token(call) for call in run] == tokens for run in runs)
+    return all(run is not None and [token(call) for call in run] == tokens for run in runs)
 
 
 def had_that_order(case: Case, rank: int, calls: tuple[Collective, ...]) -> int:
     """In how many steps `rank` made the first two of `calls` right after each other, from where it made them now."""
-    first, second = (_token(call) for call in calls[:2])
+    first, second = (token(call) for call in calls[:2])
     made = sorted(case.ledger.calls_in(rank, calls[0].group), key=lambda call: call.seq)
-    earlier = [(case.ledger.step_of(rank, call), _token(call)) for call in made if call.seq < calls[0].seq]
+    earlier = [(case.ledger.step_of(rank, call), token(call)) for call in made if call.seq < calls[0].seq]
     return sum(one == (step, first) and step is not None for one, (step, token) in pairwise(earlier) if token == second)

@@ -1,7 +1,7 @@
-"""Ranks that are calls ahead in a round of calls from one place, as a loop over the parameters of a model makes them.
+"""Ranks that are calls ahead in a round of calls that comes again and again: a step, or a loop over parameters.
 
-The calls of a round are alike in operation and place, and their sizes or roots tell them apart. Where a rank's call is
-one that in all its rounds before came behind the call of the other ranks, it has left that one out.
+A rank's call is one that in all its rounds before came behind the call which the other ranks make under that number:
+so it has left that one out. Calls of one place are told apart by their sizes and roots.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hangwatch.facts.call_site import Site, site
 from hangwatch.facts.calls.call_sites import HABIT
-from hangwatch.facts.calls.mismatches import Mismatch, Shape, differing, mispaired, shape
+from hangwatch.facts.calls.mismatches import Mismatch, Token, as_they_parted, both_ways, mispaired, token
 from hangwatch.facts.case import Case, once
 from hangwatch.ranks.sides import spread
 
@@ -26,60 +25,68 @@ class OutOfRound:
     found: Mismatch
     ranks: tuple[int, ...]
     others: tuple[int, ...]
-    place: Site
-    due: Shape
-    own: Shape
+    due: Token
+    own: Token
     missing: int
     rounds: int
 
 
 @once
 def out_of_round(case: Case) -> OutOfRound | None:
-    """By the calls under the first number that differs; None where both sides may be ahead, or the other one lags."""
+    """By the calls under the first number that parts; None where both sides may be ahead, or the other one lags."""
     found = mispaired(case)
-    sides = differing(found.calls) if found is not None else {}
-    if found is None or len(sides) != 2:
-        return None
-    places = {site(call) for call in found.calls.values()}
-    place = places.pop()
-    if places or place is None:
-        return None
-    one, other = (tuple(ranks) for ranks in sides.values())
-    each = [_ahead(case, found, place, *way) for way in ((one, other), (other, one))]
+    parted = as_they_parted(case, found) if found is not None else None
+    ways = both_ways(parted) if parted is not None else ()
+    each = [_ahead(case, parted, *way) for way in ways if parted is not None]
     known = [ahead for ahead in each if ahead is not None]
     return known[0] if len(known) == 1 else None
 
 
-def _ahead(
-    case: Case, found: Mismatch, place: Site, ranks: tuple[int, ...], others: tuple[int, ...]
-) -> OutOfRound | None:
+def _ahead(case: Case, found: Mismatch, ranks: tuple[int, ...], others: tuple[int, ...]) -> OutOfRound | None:
     """All of `ranks` are, by their own rounds."""
-    due, own = shape(found.calls[others[0]]), shape(found.calls[ranks[0]])
-    each = [_missing(_rounds(case, found, rank, place), due, own) for rank in spread(ranks)]
+    due, own = token(found.calls[others[0]]), token(found.calls[ranks[0]])
+    if due is None or own is None:
+        return None
+    each = [_missing(_before(case, found, rank), due, own, _step(case, found, rank)) for rank in spread(ranks)]
     if None in each or len({missing for missing, _ in filter(None, each)}) != 1:
         return None
     missing, rounds = each[0] or (0, 0)
-    return OutOfRound(found, ranks, others, place, due, own, missing, rounds)
+    return OutOfRound(found, ranks, others, due, own, missing, rounds)
 
 
-def _rounds(case: Case, found: Mismatch, rank: int, place: Site) -> list[Shape]:
-    """What `rank` called from that place before, in its order."""
-    calls = case.ledger.calls_in(rank, found.group.name)
-    made = sorted((call.seq, call) for call in calls if call.seq < found.seq and site(call) == place)
-    return [shape(call) for _, call in made]
+def _before(case: Case, found: Mismatch, rank: int) -> list[tuple[Token | None, int | None]]:
+    """What `rank` called in that group before, in its order, and in which step."""
+    calls = sorted(case.ledger.calls_in(rank, found.group.name), key=lambda call: call.seq)
+    return [(token(call), case.ledger.step_of(rank, call)) for call in calls if call.seq < found.seq]
 
 
-def _missing(made: Sequence[Shape], due: Shape, own: Shape) -> tuple[int, int] | None:
-    """How many calls lie between the last one made and `own` in each round before, and how many rounds show it."""
-    last = tuple(made[-_CONTEXT:])
-    counts = set()
-    rounds = 0
+def _step(case: Case, found: Mismatch, rank: int) -> int | None:
+    return case.ledger.step_of(rank, found.calls[rank])
+
+
+def _missing(
+    made: Sequence[tuple[Token | None, int | None]], due: Token, own: Token, now: int | None
+) -> tuple[int, int] | None:
+    """How many calls lie between the last one made and `own` in each round before, and how many rounds show it.
+
+    `now` is the step of `own`: a call of the next step in every round, and of the same one now, was made again.
+    """
+    tokens = [each for each, _ in made]
+    last = tokens[-_CONTEXT:]
+    counts, steps, rounds = set(), set(), 0
     for start in range(len(made) - _CONTEXT):
-        behind = made[start + _CONTEXT : start + _CONTEXT + _MOST]
-        if tuple(made[start : start + _CONTEXT]) != last:
+        end = start + _CONTEXT
+        behind = tokens[end : end + _MOST]
+        if tokens[start:end] != last:
             continue
         if behind[0] != due or own not in behind[1:]:
             return None
         rounds += 1
         counts.add(behind.index(own, 1))
-    return (counts.pop(), rounds) if rounds >= HABIT and len(counts) == 1 else None
+        steps.add(_steps_on(made[end - 1][1], made[end + behind.index(own, 1)][1]))
+    as_usual = rounds >= HABIT and len(counts) == 1 and _steps_on(made[-1][1], now) in steps
+    return (counts.pop(), rounds) if as_usual else None
+
+
+def _steps_on(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else after - before

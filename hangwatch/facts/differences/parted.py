@@ -14,7 +14,7 @@ from hangwatch import words
 from hangwatch.facts.call_site import Path, comes_before, path, site, whole_path
 from hangwatch.facts.calls.call_sites import HABIT, sites_of
 from hangwatch.facts.calls.inner_loops import loop_of
-from hangwatch.facts.calls.mismatches import Mismatch, all_alike, both_ways, common_call, mispaired
+from hangwatch.facts.calls.mismatches import Mismatch, as_they_parted, both_ways, common_call, mispaired
 from hangwatch.facts.calls.skip_paths import ways_to
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Bypass, Collective, Frame, LoopFacts
@@ -23,7 +23,6 @@ from hangwatch.stacks.frames import name_of, origin
 
 Ranks = tuple[int, ...]
 LOOKED_AT_GROUPS = 64  # in which ranks wait for others, and that are looked at
-MOST_PAIRED = 64  # calls that may have been paired in silence before the first that differ in kind or size
 ALIKE = 8  # calls before: calls of one kind and size are mispaired in silence, and then not all of them are alike
 
 
@@ -47,7 +46,7 @@ class Parted:
 def parted(case: Case) -> Parted | None:
     """Where the calls of a group were first mispaired, if the source shows which of two calls comes first."""
     mismatch = mispaired(case)
-    found = _as_they_parted(case, mismatch) if mismatch is not None else None
+    found = as_they_parted(case, mismatch) if mismatch is not None else None
     ways = both_ways(found) if found is not None else ()
     if found is None or not ways or set(found.calls) != set(found.group.members):
         return None
@@ -59,20 +58,6 @@ def parted(case: Case) -> Parted | None:
     known = [one for one in each if one is not None]
     known = [one for one in known if one.left] or ([] if past else known)
     return known[0] if len(known) == 1 and _were_alike(case, found) else None
-
-
-def _as_they_parted(case: Case, found: Mismatch) -> Mismatch:
-    """The first of the calls up to that mismatch that came from different places.
-
-    Those of one kind and size are paired in silence, as those of one turn of a loop with what lies behind it.
-    """
-    members = found.group.members
-    for number in range(found.seq - 1, max(found.seq - MOST_PAIRED, 0), -1):
-        calls = case.ledger.under(found.group.name, number, members)
-        if len(calls) < len(members) or all_alike(calls.values()):
-            return found
-        found = Mismatch(found.group, number, calls)
-    return found
 
 
 @once

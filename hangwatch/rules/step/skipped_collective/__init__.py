@@ -13,6 +13,7 @@ from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.step.skipped_collective.by_order import skipped_by_order, skipped_by_site
 from hangwatch.rules.step.skipped_collective.by_place import earlier_than_ever
+from hangwatch.rules.step.skipped_collective.in_a_round import left_out_of_a_round
 from hangwatch.rules.step.skipped_collective.in_long_step import left_out_with_its_step
 
 
@@ -21,7 +22,7 @@ def skipped_collective(case: Case) -> Finding | None:
     found = parting(case)
     if found is None:
         by_sites = left_out_with_its_step(case) or skipped_by_site(case) or skipped_by_order(case)
-        return by_sites or earlier_than_ever(case)
+        return by_sites or left_out_of_a_round(case) or earlier_than_ever(case)
     if not case.in_trouble:
         return None
     if found.how is not Left.SKIPPED or not found.who:

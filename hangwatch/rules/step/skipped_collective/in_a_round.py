@@ -18,26 +18,28 @@ def left_out_of_a_round(case: Case) -> Finding | None:
     ahead = out_of_round(case) if case.in_trouble else None
     if ahead is None:
         return None
-    ways = tuple(replace(way, inner=True) for way in ways_past(case, ahead.place))
-    if ahead.due.elements == ahead.own.elements and not ways:
+    ways = tuple(replace(way, inner=True) for way in ways_past(case, ahead.due.place))
+    (place, due), own = ahead.due, ahead.own
+    if place == own.place and due.elements == own.shape.elements and not ways:
         return None  # the root alone differs, and may have been chosen otherwise
-    line = Frame(*ahead.place.lines[0], "")
-    calls = f"{ahead.due}" if ahead.missing == 1 else f"{ahead.missing} calls, {ahead.due} the first of them"
+    line = Frame(*place.lines[0], "")
+    first, instead = f"{due}{words.at(line)}", f"{own.shape}{words.at(Frame(*own.place.lines[0], ''))}"
+    calls = first if ahead.missing == 1 else f"{ahead.missing} calls, {first} the first of them"
     one = len(ahead.ranks) == 1
     rounds = words.plural(ahead.rounds, "earlier round")
     names = case.name(ahead.ranks, capital=True)
     return Finding(
         "skipped-collective",
         Certainty.LIKELY,
-        f"{names} left out {calls}{words.at(line)}{skip_path(ways)}, and called {ahead.own} as number"
-        f" {ahead.found.seq} of group {ahead.found.group.name}: {'its' if one else 'their'} later calls are mispaired.",
+        f"{names} left out {calls}{skip_path(ways)}, and called {instead} as number {ahead.found.seq} of group"
+        f" {ahead.found.group.name}: {'its' if one else 'their'} later calls are mispaired.",
         culprits=case.culprits(ahead.ranks, the_only(ways) or line),
         victims=case.victims(ahead.ranks),
         step=case.ranks[ahead.ranks[0]].step,
         evidence=(
-            f"{case.name(ahead.others)} called {ahead.due} under that number, from the same line",
-            f"in {rounds} {case.name(ahead.ranks[:1])} called {ahead.own} behind {ahead.due} there, and never without",
-            *evidence_of(ways, sites_of(case).called(ahead.ranks[0], ahead.own.kind, ahead.place)),
+            f"{case.name(ahead.others)} called {first} under that number",
+            f"in {rounds} {case.name(ahead.ranks[:1])} called {instead} behind {first}, and never without",
+            *evidence_of(ways, sites_of(case).called(ahead.ranks[0], due.kind, place)),
         ),
         status=case.failed_status,
         awaited=ahead.ranks,
