@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hangwatch import words
@@ -92,6 +92,22 @@ def of_earlier_runs(queues: Queues) -> tuple[str, ...]:
     if not queues.earlier:
         return ()
     return (f"the {queues.record} of {ranks(queues.earlier)} is of an earlier run, and is left out",)
+
+
+def of_clocks(queues: Queues) -> Iterator[str]:
+    """The clocks of ranks 8-15 are 5 min ahead of ...: a sentence for each difference of clocks."""
+    alike: dict[str, list[int]] = {}
+    for rank, clock in queues.clocks.items():
+        way = "ahead of" if clock.ahead_ns > 0 else "behind"
+        alike.setdefault(f"{words.duration(round(abs(clock.ahead_ns) / 1e9))} {way}", []).append(rank)
+    for by, who in alike.items():
+        sure = any(queues.clocks[rank].sure for rank in who)  # the ranks of one host have one clock
+        theirs = words.verb(len(who), "clock of {} is", "clocks of {} are").format(ranks(who))
+        doubt = "" if sure else f"; too few calls tell whether the {queues.record} is of another run instead"
+        yield (
+            f"the {theirs} {by} those of the other ranks, by the times at which the same calls completed:"
+            f" these times are corrected{doubt}"
+        )
 
 
 def without_record(queues: Queues, root: Stuck) -> tuple[str, ...]:
