@@ -14,7 +14,7 @@ from hangwatch.stacks.frames import user_frame
 from .. import queues as model
 from ..queues.model import Queues
 from . import alone, communicators, desync, ends, interfaces, kernel, plain, rendezvous, versions
-from .model import Fault, LateAtBarrier, Logs, Timeout
+from .model import UNNUMBERED, Fault, LateAtBarrier, Logs, Timeout
 from .queued import completed, of_no_group, to_peers
 from .unknown import unknown
 
@@ -26,6 +26,10 @@ _IN_A_COLLECTIVE = "Got completion"  # with an error: data is sent for none that
 _OF_NO_GROUP = (
     "collectives of several groups that torch's watchdog gave up; lines of torch before 2.3 do not name the groups",
     "give the flight recorder's dumps too, or run with a newer torch: both name the group of each call",
+)
+_WITHOUT_NUMBER = (
+    "collectives that torch's watchdog gave up; lines of torch before 2.0 do not number the calls",
+    "run with a newer torch, whose lines name the number and the group of each call, and which writes dumps",
 )
 
 
@@ -79,7 +83,8 @@ def _of_logs(logs: Logs) -> Judgement | None:
     if messages := list(filter(to_peers, logs.timeouts)):
         return _unpaired(messages, *_BETWEEN_PEERS, logs)
     if calls := of_no_group(logs):
-        return _unpaired(calls, *_OF_NO_GROUP, logs)
+        unnumbered = any(each.number == UNNUMBERED for each in calls)
+        return _unpaired(calls, *(_WITHOUT_NUMBER if unnumbered else _OF_NO_GROUP), logs)
     if (awaited := rendezvous.judged(logs)) is not None:
         return awaited
     if logs.late is not None:
@@ -102,6 +107,7 @@ def _nothing(logs: Logs) -> tuple[str, ...]:
     files = words.plural(len(logs.files), "log")
     return (
         f"nothing is wrong in {files}: no call was given up, no communicator is left half set up, no process failed",
+        *communicators.passed(logs),
         *plain.attempt_before(_earlier(logs)),
     )
 
@@ -139,7 +145,7 @@ def _unpaired(calls: Sequence[Timeout], waited_in: str, fix: str, logs: Logs) ->
     """Calls were given up, and the lines do not tell which calls of different ranks belong together."""
     ranks = sorted({each.rank for each in calls})
     names = [
-        f"rank {each.rank}: {each.op.lower()} {each.number}{words.at(user_frame(tuple(each.frames)))}"
+        f"rank {each.rank}: {each.op.lower()}{_number(each)}{words.at(user_frame(tuple(each.frames)))}"
         for each in calls[:4]
     ]
     return unknown(
@@ -152,6 +158,10 @@ def _unpaired(calls: Sequence[Timeout], waited_in: str, fix: str, logs: Logs) ->
         hang=Certainty.LIKELY,
         argument=_gave_up(logs, None),
     )
+
+
+def _number(call: Timeout) -> str:
+    return f" {call.number}" if call.number != UNNUMBERED else ""
 
 
 # ------------------------------------------------------------------------------------------ the watchdog's own threads
@@ -210,7 +220,7 @@ def _with_logs(judged: Judgement, logs: Logs) -> Judgement:
 
 def _alive(judged: Judgement, queues: Queues, logs: Logs) -> Judgement:
     """Of ranks that left no record, those whose NCCL failed to move data were in a collective: they are victims."""
-    failed = {text: known for text, known in logs.warnings.items() if _IN_A_COLLECTIVE in text}
+    failed = {text: known for text, known in logs.warnings.items() if _IN_A_COLLECTIVE in text and known.pending}
     seen = {rank: text for text, known in failed.items() for rank in communicators.by(known, logs)}
     alive = {each.rank for each in judged.verdict.culprits if each.rank is not None}.intersection(seen) - queues.ranks
     if not alive:

@@ -7,16 +7,17 @@ counts only where no prefix is there.
 from __future__ import annotations
 
 import re
+from math import prod
 
 from hangwatch.model import Frame
 
-from .model import Logs, Progress, Raised, Timeout
+from .model import UNNUMBERED, Logs, Progress, Raised, Timeout
 
 _PREFIX = re.compile(r"\[rank(\d+)\]:?")
 _RANK = re.compile(r"\b[Rr]ank (\d+)\]")
 _GAVE_UP = re.compile(
-    r"Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(\d+), OpType=(\w+)"
-    r"(?:, NumelIn=(\d+), NumelOut=(\d+))?, Timeout\(ms\)=(\d+)\)"
+    r"Watchdog caught collective operation timeout: WorkNCCL\((?:SeqNum=(\d+), )?OpType=(\w+)"
+    r"(?:, NumelIn=(\d+), NumelOut=(\d+)|, TensorShape=\[([\d, ]*)\])?, Timeout\(ms\)=(\d+)\)"
 )
 _FAR = re.compile(
     r"last enqueued (?:NCCL )?work: (-?\d+)(?:, last started (?:NCCL )?work: (-?\d+))?"
@@ -91,7 +92,7 @@ def _give_up(line: str, found: re.Match[str], logs: Logs, rank: int | None) -> b
     whose = rank_of(line, rank)
     if whose is None:
         return False
-    number = int(found[1])
+    number = int(found[1] or UNNUMBERED)
     if any((known.rank, known.number) == (whose, number) for known in logs.timeouts):
         return True  # the same is said again when the process ends
     if (
@@ -102,7 +103,9 @@ def _give_up(line: str, found: re.Match[str], logs: Logs, rank: int | None) -> b
         return True  # there without the job's rank: "[Rank 1]" counts within the group
     logs.ranks.add(whose)
     given, made = (None if part is None else int(part) for part in (found[3], found[4]))
-    logs.timeouts.append(Timeout(whose, number, found[2], given, made, int(found[5]) / 1000))
+    if found[5] is not None:  # torch 2.0 and before, of the first output alone
+        made = prod(map(int, re.findall(r"\d+", found[5])))
+    logs.timeouts.append(Timeout(whose, number, found[2], given, made, int(found[6]) / 1000))
     return True
 
 

@@ -135,4 +135,5 @@ def _most_common(found: Mapping[int, int]) -> int:
             sides.append([ns])
         else:
             side.append(ns)
-    return int(median(max(sides, key=lambda side: len(side)))) if sides else 0
+    most = max(sides, key=len, default=[0])
+    return int(median(most))
