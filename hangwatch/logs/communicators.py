@@ -253,7 +253,7 @@ def evidence(logs: Logs) -> tuple[str, ...]:
 
 
 def passed(logs: Logs) -> Iterator[str]:
-    """A sentence for each warning of what NCCL does without, or behind which the log goes on, where nothing is wrong."""
+    """A sentence for each warning that is no failure: NCCL does without, or the log goes on behind it."""
     told = [text for text, known in logs.warnings.items() if not known.pending]
     yield from (f"NCCL warned, which is no failure by itself: {text}" for text in told[:_SHOWN])
 

@@ -32,6 +32,7 @@ _NO_HEARTBEAT = "Heartbeat monitor timed out!"  # torch 2.2 to 2.6; the sentence
 _BROKE = re.compile(r"watchdog thread terminated with exception: (?:\[Rank \d+\] )?(CUDA error: .*)")
 _THROWN = re.compile(r"\s*what\(\): ")
 _NO_LOCK = re.compile(r"Could not acquire GIL within (\d+) ms on exit")
+_AS_MUCH = ("ALLREDUCE", "BROADCAST", "REDUCE")  # give as many elements as they make
 MARKS = ("ProcessGroupNCCL", "WorkNCCL(", "collective operation timeout")
 
 
@@ -105,6 +106,7 @@ def _give_up(line: str, found: re.Match[str], logs: Logs, rank: int | None) -> b
     given, made = (None if part is None else int(part) for part in (found[3], found[4]))
     if found[5] is not None:  # torch 2.0 and before, of the first output alone
         made = prod(map(int, re.findall(r"\d+", found[5])))
+        given = made if found[2] in _AS_MUCH else None
     logs.timeouts.append(Timeout(whose, number, found[2], given, made, int(found[6]) / 1000))
     return True
 

@@ -264,7 +264,7 @@ def _alike(own: Call, other: Call) -> bool:
     """Whether two calls whose lines are not known are one operation on tensors of like size, or one tensor's."""
     sizes = [elements(call.inputs) or 0 for call in (own, other)]
     one_kind = kind_of(own) == kind_of(other) and "barrier" not in (own.op, other.op)
-    return _of_one_tensor(own, other) or (one_kind and max(sizes) <= _LIKE * min(sizes))
+    return _of_one_tensor(own, other) or (one_kind and 0 < max(sizes) <= _LIKE * min(sizes))
 
 
 def _by_one_line(own: Call, other: Call) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Frame, Status
 
-from . import devices, orders
+from . import devices, in_flight, orders
 from .circles import circle
 from .departures import by_count, departed_in, odd_one
 from .finding import Finding, collective, not_told, split_unread, victims, wait_edges, without_record
@@ -44,6 +44,8 @@ def judge(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     if (odd := miscounted(queues, chain)) is not None:
         return odd
     root = chain.roots[0]
+    if (crossed := in_flight.crossed(queues, chain)) is not None:
+        return crossed
     if root.kind is Kind.MISMATCH:
         if (strayed := in_another_group(queues, chain)) is not None:
             return strayed
