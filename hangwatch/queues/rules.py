@@ -26,6 +26,7 @@ from .motion import Lateness, late_by_habit
 from .names import at, named, of_one_path, ranks
 from .other_names import under_other_names
 from .overrun import overrun
+from .pairs import older_senders
 from .stuck import Kind, Stuck, older_records
 from .tally import miscounted
 
@@ -202,13 +203,15 @@ def _ahead(queues: Queues, root: Stuck) -> Finding:
     )
 
 
-def _stale(queues: Queues, chain: Chain, histories: Histories) -> Finding:
+def _stale(
+    queues: Queues, chain: Chain, histories: Histories, before: str = "collectives that other ranks completed with"
+) -> Finding:
     root = chain.roots[0]
     return Finding(
         "undetermined",
         Certainty.UNDETERMINED,
-        f"The dumps are of different moments: that of {ranks(root.awaited)} ends before collectives that other ranks"
-        f" completed with {words.verb(len(root.awaited), 'it', 'them')}, and so went on; {ranks(root.waiting)}"
+        f"The dumps are of different moments: that of {ranks(root.awaited)} ends before {before}"
+        f" {words.verb(len(root.awaited), 'it', 'them')}, and so went on; {ranks(root.waiting)}"
         f" {words.verb(len(root.waiting), 'was', 'were')} in {collective(root)}{at(root.call)}.",
         status=Status.HUNG if root.expired else Status.WAITING,
         victims=root.waiting,
@@ -312,6 +315,8 @@ def _peer(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     root = chain.roots[0]
     if not older_records(queues).isdisjoint(root.awaited):
         return _stale(queues, chain, histories)
+    if not older_senders(queues).isdisjoint(root.awaited):
+        return _stale(queues, chain, histories, "sends that other ranks received from")
     (rank,), (peer,) = root.waiting, root.awaited
     call = root.calls[rank]
     wanted, word = ("recv", "receive") if call.op == "send" else ("send", "send")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hangwatch.model import Certainty
+from hangwatch.commands import evidence_files
+from hangwatch.model import Certainty, Judgement, Status
 from hangwatch.queues.pairs import stuck_pairs
 from hangwatch.queues.stuck import Kind
 from hangwatch.recorder import QueueReader
@@ -372,3 +374,30 @@ def test_the_ranks_of_a_whole_stage_are_named_where_none_of_its_replicas_comes(t
     found = verdict(JobDumps(programs, groups), tmp_path)
     assert blamed(found) == [2, 3]
     assert "So it is with rank 3 in other groups" in found.summary
+
+
+def _of_other_moments(folder: Path, *, older: bool) -> Judgement:
+    """Rank 0 of a pipeline sends no more; the dump of rank 1 lacks its last sends, which rank 2 received."""
+    job = pipe({0: [*pipeline(0, 6), Stop()], **{rank: pipeline(rank, 8) for rank in (1, 2, 3)}})
+    job.written_after_s = None
+    job.write(folder)
+    document = job.document(1)
+    entries = [each for each in document["entries"] if each["state"] == "completed"]
+    if older:
+        entries = entries[:-4]
+    (folder / "nccl_trace_rank_1").write_bytes(pickle.dumps({**document, "entries": entries}, protocol=2))
+    found = evidence_files.sort_out([folder]).assessment.judgement
+    assert found is not None
+    return found
+
+
+def test_a_rank_whose_sends_others_received_without_its_record_went_on(tmp_path: Path) -> None:
+    """As in a healthy pipeline, whose dumps are of different moments and have lost their dates."""
+    found = _of_other_moments(tmp_path, older=True)
+    assert (found.status, found.verdict.culprits) == (Status.WAITING, ())
+    assert "that of rank 1 ends before sends that other ranks received from it" in found.verdict.summary
+
+
+def test_a_rank_that_sent_all_that_others_received_may_be_to_blame(tmp_path: Path) -> None:
+    found = _of_other_moments(tmp_path, older=False)
+    assert (found.status, blamed(found.verdict)) == (Status.HUNG, [1])
