@@ -56,13 +56,23 @@ def collective(one: Stuck) -> str:
 
 
 def wait_edges(one: Stuck, awaited: Iterable[int] | None = None) -> tuple[Wait, ...]:
-    """The one wait of all ranks that wait alike."""
+    """The one wait of all ranks that wait alike; of a message one for each end, which makes a call of its own."""
     blamed = tuple(one.awaited if awaited is None else awaited)
     waiting = [rank for rank in one.waiting if rank not in blamed]
     if not waiting:
         return ()
     call = one.calls.get(waiting[0])
+    if one.peers:
+        return tuple(
+            Wait(rank, blamed or _other_end(one, rank), named(own, one.number, one.group), own.where)
+            for rank in waiting
+            if (own := one.calls.get(rank)) is not None
+        )
     return (Wait(waiting[0], blamed, collective(one), call.where if call else None, also=tuple(waiting[1:])),)
+
+
+def _other_end(one: Stuck, rank: int) -> tuple[int, ...]:
+    return tuple(peer for peer in one.peers if peer != rank)
 
 
 def victims(path: Iterable[Stuck], blamed: Iterable[int]) -> tuple[int, ...]:

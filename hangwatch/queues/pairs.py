@@ -171,6 +171,7 @@ def _judged(queues: Queues, group: Communicator, own: list[_Open], theirs: list[
     if not _fits(first.call, partner.call):
         found.kind, found.awaited, found.waiting = Kind.MISMATCH, (), (first.rank, first.peer)
         found.calls[first.peer], found.order[first.peer] = partner.call, partner.order
+        found.created[first.peer], found.batch[first.peer] = partner.created, partner.number
         found.why = "the send and the receive differ in size or type"
         return found if first.send else None  # told once
     ahead = theirs[0]

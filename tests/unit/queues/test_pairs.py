@@ -401,3 +401,26 @@ def test_a_rank_whose_sends_others_received_without_its_record_went_on(tmp_path:
 def test_a_rank_that_sent_all_that_others_received_may_be_to_blame(tmp_path: Path) -> None:
     found = _of_other_moments(tmp_path, older=False)
     assert (found.status, blamed(found.verdict)) == (Status.HUNG, [1])
+
+
+def test_the_end_of_a_message_whose_size_is_new_is_named_where_its_peer_counts_its_calls_otherwise(
+    tmp_path: Path,
+) -> None:
+    """Each rank numbers its own sends and receives: rank 1, between two others, has made twice as many as rank 2."""
+    programs: dict[int, list[Step]] = {rank: pipeline(rank, 5, last=2) for rank in range(3)}
+    last = max(place for place, step in enumerate(programs[2]) if isinstance(step, Call))
+    programs[2][last] = Call("recv", 400, 16, "pipe", peer=1)
+    found = verdict(JobDumps(programs, {"pipe": (0, 1, 2)}), tmp_path)
+    assert (found.cause, found.certainty, blamed(found)) == ("collective-mismatch", Certainty.LIKELY, [2])
+
+
+def test_a_send_and_a_receive_wait_each_in_a_call_of_their_own(tmp_path: Path) -> None:
+    """Rank 3 takes rank 1 for its peer; it is not said to stand in the send in which rank 2 waits for it."""
+    programs: dict[int, list[Step]] = {rank: pipeline(rank, 5) for rank in range(4)}
+    programs[3] = [*pipeline(3, 3)[:-1], Call("recv", 400, 32, "pipe", peer=1), *pipeline(3, 1)]
+    found = verdict(JobDumps(programs, {"pipe": (0, 1, 2, 3)}, timed=False), tmp_path)
+    assert blamed(found) == [3]
+    waits = {each.rank: each for each in found.waits}
+    assert (waits[2].what.split()[0], waits[2].awaited) == ("send", (3,))
+    assert (waits[3].what.split()[0], waits[3].awaited) == ("recv", (1,))
+    assert all(not each.also for each in found.waits)
