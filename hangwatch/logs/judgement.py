@@ -13,7 +13,7 @@ from hangwatch.stacks.frames import user_frame
 
 from .. import queues as model
 from ..queues.model import Queues
-from . import alone, communicators, desync, ends, interfaces, kernel, plain, rendezvous, versions
+from . import alone, communicators, desync, ends, interfaces, kernel, last_words, plain, rendezvous, versions
 from .model import UNNUMBERED, Fault, LateAtBarrier, Logs, Timeout
 from .queued import completed, of_no_group, to_peers
 from .unknown import unknown
@@ -60,10 +60,10 @@ def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
         return model.Assessment(communicators.warned(*warning, logs))
     stands = model.assess(queues)
     if stands.judgement is not None:
-        return model.Assessment(_with_logs(_alive(alone.told(stands.judgement, queues, logs), queues, logs), logs))
-    judged = _of_logs(logs)
-    if judged is not None:
-        return model.Assessment(judged)
+        judged = last_words.told(_alive(alone.told(stands.judgement, queues, logs), queues, logs), queues, logs)
+        return model.Assessment(_with_logs(judged, logs))
+    if (by_logs := _of_logs(logs)) is not None:
+        return model.Assessment(by_logs)
     return stands if queues.ranks else model.Assessment(None, _nothing(logs))
 
 

@@ -181,6 +181,7 @@ class Logs:
     interface_names: dict[tuple[str, int], str] = field(default_factory=dict)  # NCCL_SOCKET_IFNAME of each process
     versions: dict[tuple[str, int], str] = field(default_factory=dict)  # of NCCL, by host and pid
     transports: dict[str, int] = field(default_factory=dict)  # "P2P/CUMEM", "NET/IB", ...: channels
+    last_words: dict[int, str] = field(default_factory=dict)  # the last line of a rank's own
     ranks: set[int] = field(default_factory=set)  # ranks of which there is any line
 
     def __bool__(self) -> bool:

@@ -1,8 +1,9 @@
 """One group under two names, or one name with other members.
 
-torch numbers a process's groups in the order in which it makes them. By its name a communicator finds its other members in the store. Members that have made another number of groups before
-have it under another name, and never meet the rest. Members that made the groups of the same ranks in another order
-meet the rest in the wrong one: what they call a group tells so, where the program describes its groups.
+torch numbers a process's groups in the order in which it makes them. By its name a communicator finds its other members
+in the store. Members that have made another number of groups before have it under another name, and never meet the
+rest. Members that made the groups of the same ranks in another order meet the rest in the wrong one: what they call a
+group tells so, where the program describes its groups.
 """
 
 from __future__ import annotations
