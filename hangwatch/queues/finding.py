@@ -113,11 +113,9 @@ def of_clocks(queues: Queues) -> Iterator[str]:
     for by, who in alike.items():
         sure = any(queues.clocks[rank].sure for rank in who)  # the ranks of one host have one clock
         theirs = words.verb(len(who), "clock of {} is", "clocks of {} are").format(ranks(who))
-        doubt = "" if sure else f"; too few calls tell whether the {queues.record} is of another run instead"
-        yield (
-            f"the {theirs} {by} those of the other ranks, by the times at which the same calls completed:"
-            f" these times are corrected{doubt}"
-        )
+        doubt = "" if sure else f", or the {queues.record} is of another run (few calls tell)"
+        told = "by when the same calls completed"
+        yield f"the {theirs} {by} those of the other ranks, {told}{doubt}: times are corrected"
 
 
 def without_record(queues: Queues, root: Stuck) -> tuple[str, ...]:

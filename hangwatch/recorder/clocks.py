@@ -20,7 +20,7 @@ _MOST_NS = 14 * 3600 * 10**9  # a clock set to the local time of another zone; w
 _DRIFT = 1000  # clocks drift apart by less than one part in so many
 _ONE_MOMENT = 16  # calls between the moments of two records of one job
 _ENOUGH = 8  # calls, at least, that both completed, for a difference that is sure
-_STEADY = 20  # times as long as they vary against each other the calls are apart, at least, for the same
+_STEADY = 10  # times as long as they vary against each other the calls are apart, at least, for the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +35,30 @@ def difference(queues: Queues, lane: Lane, other: Lane) -> Difference | None:
     """How far the clock of `lane` is ahead, if both may be of one run; None where they cannot, or share no calls."""
     if not _of_one_moment(queues, lane, other):
         return None
-    places = {number: place for place, number in enumerate(other.numbers) if _tells(queues, other, place)}
-    both = [(at, places[lane.numbers[at]]) for at in range(len(lane)) if lane.numbers[at] in places]
-    both = [(at, there) for at, there in both if _tells(queues, lane, at)]
-    if not both:
+    least, most = -(1 << 62), 1 << 62  # what keeps every end behind the calls that it needs
+    ends, places = [], {number: place for place, number in enumerate(other.numbers)}
+    for at, number in enumerate(lane.numbers):
+        if (there := places.get(number)) is None:
+            continue
+        own, theirs = _tells(queues, lane, at), _tells(queues, other, there)
+        most = min(most, lane.ended[at] - other.created[there]) if own else most
+        least = max(least, lane.created[at] - other.ended[there]) if theirs else least
+        if own and theirs:
+            ends.append((lane.ended[at], other.ended[there]))
+    if not ends:
         return None
-    first, last = both[0][0], both[-1][0]
-    span = lane.ended[last] - lane.created[first]
-    least = max(lane.created[at] - other.ended[there] for at, there in both)
-    most = min(lane.ended[at] - other.created[there] for at, there in both)
-    ends = [lane.ended[at] - other.ended[there] for at, there in both]
-    found = int(median(ends))
-    if least > most + span // _DRIFT or abs(found) > _MOST_NS:
+    span = ends[-1][0] - ends[0][0]
+    if least > most + span // _DRIFT:
+        return None
+    found = min(max(int(median(mine - theirs for mine, theirs in ends)), least), most)
+    if least <= 0 <= most:
+        return Difference(0, sure=True)  # ends that are discovered late look like a clock that is ahead
+    if abs(found) > _MOST_NS:
         return None
     if _stood_where_the_other_went_on(queues, lane, other) or _stood_where_the_other_went_on(queues, other, lane):
         return None
-    spread = median(abs(each - found) for each in ends)
-    return Difference(found, len(both) >= _ENOUGH and _STEADY * spread <= span)
+    spread = median(abs(mine - theirs - found) for mine, theirs in ends)
+    return Difference(found, len(ends) >= _ENOUGH and _STEADY * spread <= span)
 
 
 def clocks(queues: Queues) -> dict[int, Clock]:
