@@ -197,10 +197,22 @@ def _ahead(queues: Queues, root: Stuck) -> Finding:
         culprits=tuple((rank, _last_line(queues, rank)) for rank in root.awaited) if status is Status.HUNG else (),
         victims=root.waiting,
         evidence=_last_calls(queues, root.awaited, root),
+        alternatives=_or_in_a_new_group(root) if status is Status.HUNG and not queues.live else (),
         waits=wait_edges(root),
         fix="if the job stood still when these were written, look at the hosts of the ranks that are awaited",
         passing=True,
     )
+
+
+def _or_in_a_new_group(root: Stuck) -> tuple[Alternative, ...]:
+    """Several ranks may stand in one call that no record shows, and wait there for those that seem to be ahead."""
+    if len(root.awaited) < 2:
+        return ()
+    said = (
+        f"{ranks(root.waiting)} may have left out a call in which {ranks(root.awaited)} wait: the first call of a group"
+        " leaves no record until its communicator is set up"
+    )
+    return (Alternative("skipped-collective", Certainty.UNDETERMINED, said),)
 
 
 def _stale(
