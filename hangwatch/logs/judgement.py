@@ -34,13 +34,14 @@ _WITHOUT_NUMBER = (
 
 
 def assess(queues: Queues, logs: Logs) -> model.Assessment:
-    """What dumps and logs say, with the page of the docs on the cause."""
+    """What dumps and logs say, with the page of the docs on the cause. They exclude no other cause."""
     found = _assessed(queues, logs)
     return replace(found, judgement=_documented(found.judgement)) if found.judgement is not None else found
 
 
 def _documented(judged: Judgement) -> Judgement:
-    return replace(judged, verdict=replace(judged.verdict, docs=cause(judged.verdict.cause).docs))
+    others = tuple(replace(each, open=True) for each in judged.verdict.alternatives)
+    return replace(judged, verdict=replace(judged.verdict, docs=cause(judged.verdict.cause).docs, alternatives=others))
 
 
 def _assessed(queues: Queues, logs: Logs) -> model.Assessment:

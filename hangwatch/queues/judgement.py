@@ -120,7 +120,7 @@ def _judgement(queues: Queues, found: Finding, chain: Chain | None = None) -> Ju
         culprits=tuple(Culprit(rank, where=where) for rank, where in found.culprits),
         victims=found.victims,
         evidence=found.evidence,
-        alternatives=found.alternatives,
+        alternatives=tuple(replace(each, open=True) for each in found.alternatives),
         waits=found.waits,
         details=(*found.details, *unknown),
         hang=Certainty.LIKELY if hung else None,

@@ -747,6 +747,7 @@ export interface LoopFacts {
   drained: Frame[];
   ways_out: WayOut[];
   endless: boolean;
+  bounded: boolean;
 }
 
 export interface StackNode {
@@ -793,6 +794,7 @@ export interface Alternative {
   cause: string;
   certainty: Certainty;
   why_not: string;
+  open: boolean;
 }
 
 export interface ChainEnd {
