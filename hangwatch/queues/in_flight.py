@@ -19,7 +19,7 @@ from .stuck import Kind, Stuck
 
 _CAME = (Kind.HELD, Kind.WIRE, Kind.QUEUED)
 _TOGETHER = 2  # ranks that both calls have in common, at least
-_SHOWN = 2
+_OPEN_SHOWN = 2  # that are open beside it: a mesh may have many
 FIX = (
     "let the second call wait for the first on every rank (work.wait() before it, or one stream for both), or make both"
     " in one group; CUDA_DEVICE_MAX_CONNECTIONS=1 keeps the hosts' order where they launch from one stream"
@@ -86,7 +86,7 @@ def told(others: Sequence[Stuck]) -> tuple[str, ...]:
     """What is open beside it, as evidence."""
     return tuple(
         f"open at the same time: {collective(each)}{at(each.call)}, {_state(each)} {ranks(each.waiting)}"
-        for each in others[:_SHOWN]
+        for each in others[:_OPEN_SHOWN]
     )
 
 
@@ -99,6 +99,6 @@ def _state(one: Stuck) -> str:
 def alternatives(root: Stuck, others: Sequence[Stuck]) -> tuple[Alternative, ...]:
     if not others:
         return ()
-    groups = words.listed([each.group.title for each in (root, *others[:_SHOWN])])
+    groups = words.listed([each.group.title for each in (root, *others[:_OPEN_SHOWN])])
     said = f"calls of {groups} are open at once: their kernels may wait for each other on the devices"
     return (Alternative("group-order-cycle", Certainty.UNDETERMINED, said),)

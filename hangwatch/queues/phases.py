@@ -19,7 +19,7 @@ from .model import Communicator, Lane, Queues
 from .names import ranks
 
 _ENDS = 2  # of messages at which one rank counts otherwise, at least
-_MANY = 2  # calls of a run; in a schedule that alternates, runs tell nothing
+_WHOLE_PHASE = 2  # calls of a run; in a schedule that alternates, runs tell nothing
 
 End = tuple[int, int, bool]  # a rank, its peer, and whether it sends
 
@@ -39,7 +39,7 @@ def uneven_phases(queues: Queues, chain: Chain) -> Finding | None:
         who = {rank for rank, _, _ in odd}
         elsewhere = [end for end in both if not who & {end[0], end[1]}]
         one_count = len(odd) >= _ENDS and len({both[end] for end in odd}) == 1
-        most = usual >= _MANY and 2 * often > len(both) and bool(elsewhere)
+        most = usual >= _WHOLE_PHASE and 2 * often > len(both) and bool(elsewhere)
         if one_count and most and len(who) == 1 and who <= inside:
             return _finding(chain, group, odd, both[odd[0]], usual, _line(queues, group, who))
     return None
