@@ -137,10 +137,13 @@ def _networks(logs: Logs) -> str:
 
 
 def worst(logs: Logs) -> tuple[str, Warned] | None:
-    """The warning that tells most: of two ranks on one GPU, of a device, of a network, of a peer that has gone."""
+    """The warning that tells most: of two ranks on one GPU, of a device, of a network, of a peer that has gone.
+
+    None of what NCCL does without, nor of those behind which the same log goes on.
+    """
     order = list(Fault)
     return min(
-        logs.warnings.items(),
+        (item for item in logs.warnings.items() if item[1].pending),
         key=lambda item: (
             order.index(item[1].fault),
             not _OWN_PORT.search(item[0]),
@@ -249,11 +252,18 @@ def evidence(logs: Logs) -> tuple[str, ...]:
     return (*_warnings(logs), *_uses(logs))
 
 
+def passed(logs: Logs) -> Iterator[str]:
+    """A sentence for each warning that is no failure: NCCL does without, or the log goes on behind it."""
+    told = [text for text, known in logs.warnings.items() if not known.pending]
+    yield from (f"NCCL warned, which is no failure by itself: {text}" for text in told[:_SHOWN])
+
+
 def _warnings(logs: Logs) -> Iterator[str]:
     for text, known in list(logs.warnings.items())[:_SHOWN]:
         ranks = by(known, logs)
         whose = f"{words.ranks(ranks)}{' on ' if known.host else ': '}" if ranks else ""
-        yield f"{whose}{text}{f' ({known.count} times)' if known.count > 1 else ''}"
+        times = f" ({known.count} times)" if known.count > 1 else ""
+        yield f"{whose}{text}{times}{'' if known.pending else ', which is no failure by itself'}"
 
 
 def _uses(logs: Logs) -> Iterator[str]:

@@ -13,8 +13,8 @@ from hangwatch.stacks.frames import user_frame
 
 from .. import queues as model
 from ..queues.model import Queues
-from . import alone, communicators, desync, ends, interfaces, kernel, plain, rendezvous, versions
-from .model import Fault, LateAtBarrier, Logs, Timeout
+from . import alone, communicators, desync, ends, interfaces, kernel, last_words, plain, rendezvous, versions
+from .model import UNNUMBERED, Fault, LateAtBarrier, Logs, Timeout
 from .queued import completed, of_no_group, to_peers
 from .unknown import unknown
 
@@ -27,16 +27,21 @@ _OF_NO_GROUP = (
     "collectives of several groups that torch's watchdog gave up; lines of torch before 2.3 do not name the groups",
     "give the flight recorder's dumps too, or run with a newer torch: both name the group of each call",
 )
+_WITHOUT_NUMBER = (
+    "collectives that torch's watchdog gave up; lines of torch before 2.0 do not number the calls",
+    "run with a newer torch, whose lines name the number and the group of each call, and which writes dumps",
+)
 
 
 def assess(queues: Queues, logs: Logs) -> model.Assessment:
-    """What dumps and logs say, with the page of the docs on the cause."""
+    """What dumps and logs say, with the page of the docs on the cause. They exclude no other cause."""
     found = _assessed(queues, logs)
     return replace(found, judgement=_documented(found.judgement)) if found.judgement is not None else found
 
 
 def _documented(judged: Judgement) -> Judgement:
-    return replace(judged, verdict=replace(judged.verdict, docs=cause(judged.verdict.cause).docs))
+    others = tuple(replace(each, open=True) for each in judged.verdict.alternatives)
+    return replace(judged, verdict=replace(judged.verdict, docs=cause(judged.verdict.cause).docs, alternatives=others))
 
 
 def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
@@ -56,10 +61,10 @@ def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
         return model.Assessment(communicators.warned(*warning, logs))
     stands = model.assess(queues)
     if stands.judgement is not None:
-        return model.Assessment(_with_logs(_alive(alone.told(stands.judgement, queues, logs), queues, logs), logs))
-    judged = _of_logs(logs)
-    if judged is not None:
-        return model.Assessment(judged)
+        judged = last_words.told(_alive(alone.told(stands.judgement, queues, logs), queues, logs), queues, logs)
+        return model.Assessment(_with_logs(judged, logs))
+    if (by_logs := _of_logs(logs)) is not None:
+        return model.Assessment(by_logs)
     return stands if queues.ranks else model.Assessment(None, _nothing(logs))
 
 
@@ -79,7 +84,8 @@ def _of_logs(logs: Logs) -> Judgement | None:
     if messages := list(filter(to_peers, logs.timeouts)):
         return _unpaired(messages, *_BETWEEN_PEERS, logs)
     if calls := of_no_group(logs):
-        return _unpaired(calls, *_OF_NO_GROUP, logs)
+        unnumbered = any(each.number == UNNUMBERED for each in calls)
+        return _unpaired(calls, *(_WITHOUT_NUMBER if unnumbered else _OF_NO_GROUP), logs)
     if (awaited := rendezvous.judged(logs)) is not None:
         return awaited
     if logs.late is not None:
@@ -102,6 +108,7 @@ def _nothing(logs: Logs) -> tuple[str, ...]:
     files = words.plural(len(logs.files), "log")
     return (
         f"nothing is wrong in {files}: no call was given up, no communicator is left half set up, no process failed",
+        *communicators.passed(logs),
         *plain.attempt_before(_earlier(logs)),
     )
 
@@ -139,7 +146,7 @@ def _unpaired(calls: Sequence[Timeout], waited_in: str, fix: str, logs: Logs) ->
     """Calls were given up, and the lines do not tell which calls of different ranks belong together."""
     ranks = sorted({each.rank for each in calls})
     names = [
-        f"rank {each.rank}: {each.op.lower()} {each.number}{words.at(user_frame(tuple(each.frames)))}"
+        f"rank {each.rank}: {each.op.lower()}{_number(each)}{words.at(user_frame(tuple(each.frames)))}"
         for each in calls[:4]
     ]
     return unknown(
@@ -152,6 +159,10 @@ def _unpaired(calls: Sequence[Timeout], waited_in: str, fix: str, logs: Logs) ->
         hang=Certainty.LIKELY,
         argument=_gave_up(logs, None),
     )
+
+
+def _number(call: Timeout) -> str:
+    return f" {call.number}" if call.number != UNNUMBERED else ""
 
 
 # ------------------------------------------------------------------------------------------ the watchdog's own threads
@@ -210,7 +221,7 @@ def _with_logs(judged: Judgement, logs: Logs) -> Judgement:
 
 def _alive(judged: Judgement, queues: Queues, logs: Logs) -> Judgement:
     """Of ranks that left no record, those whose NCCL failed to move data were in a collective: they are victims."""
-    failed = {text: known for text, known in logs.warnings.items() if _IN_A_COLLECTIVE in text}
+    failed = {text: known for text, known in logs.warnings.items() if _IN_A_COLLECTIVE in text and known.pending}
     seen = {rank: text for text, known in failed.items() for rank in communicators.by(known, logs)}
     alive = {each.rank for each in judged.verdict.culprits if each.rank is not None}.intersection(seen) - queues.ranks
     if not alive:

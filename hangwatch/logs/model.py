@@ -8,6 +8,8 @@ from pathlib import Path
 
 from hangwatch.model import Frame
 
+UNNUMBERED = -1  # what torch before 2.0 gave up: its lines number no calls
+
 
 @dataclass
 class Timeout:
@@ -66,12 +68,17 @@ class Fault(StrEnum):
 
 @dataclass
 class Warned:
-    """A warning of NCCL, `count` times; `processes` are those that wrote it, by host and pid."""
+    """A warning of NCCL, `count` times; `processes` are those that wrote it, by host and pid.
+
+    `pending` are those of which no later line of the same log shows that they went on; ("", 0) is one that is not
+    named. There are none where NCCL does without what it warns of.
+    """
 
     fault: Fault
     count: int = 0
     host: str = ""
     processes: dict[tuple[str, int], None] = field(default_factory=dict)
+    pending: set[tuple[str, int]] = field(default_factory=set)
     ranks: set[int] = field(default_factory=set)  # where the warning or its file names them
 
 
@@ -174,6 +181,7 @@ class Logs:
     interface_names: dict[tuple[str, int], str] = field(default_factory=dict)  # NCCL_SOCKET_IFNAME of each process
     versions: dict[tuple[str, int], str] = field(default_factory=dict)  # of NCCL, by host and pid
     transports: dict[str, int] = field(default_factory=dict)  # "P2P/CUMEM", "NET/IB", ...: channels
+    last_words: dict[int, str] = field(default_factory=dict)  # the last line of a rank's own
     ranks: set[int] = field(default_factory=set)  # ranks of which there is any line
 
     def __bool__(self) -> bool:

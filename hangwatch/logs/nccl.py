@@ -9,6 +9,7 @@ from .model import Communicator, Fault, Logs, Warned
 
 _LINE = re.compile(r"([\w.-]+):(\d+):\d+ \[\d+\] (?:.*? )?NCCL (INFO|WARN) (.*)")
 _SETUP = re.compile(r"comm 0x[0-9a-f]+ rank (\d+) n[Rr]anks (\d+)(.*?)\s*-\s+Init (START|COMPLETE)")
+_WENT_ON = re.compile(r"- (?:Init|Destroy) COMPLETE")  # of a process that warned before
 _BUS = re.compile(r"busId ([0-9a-f]+)")
 _IDENTIFIER = re.compile(r"commId (0x[0-9a-f]+)")
 _SPLIT = re.compile(r"(?:splitCount|childCount) (\d+) color (-?\d+)")  # instead, since 2.22
@@ -28,10 +29,17 @@ _FAULTS = {
         r"|Call to \w+ failed|Connection (?:refused|timed out)|timed out|unhandled|NVLink|peer access"
     ),
 }
+# NCCL leaves such a device out, or goes on with one that has changed so.
+_HARMLESS = re.compile(
+    r"Call to ibv_open_device failed"
+    r"|async event : (?:GID table change|LID change|P_Key change|SM change|client re-?registration|port active)",
+    re.IGNORECASE,
+)
 _NO_INTERFACE = re.compile(r"no (?:socket )?interface found")
 _SETTING = re.compile(r"NCCL_SOCKET_IFNAME set (?:by environment )?to (\S+)")
 _VERSION = re.compile(r"NCCL version (\d+\.\d+\.\d+)")
 _EVENT = re.compile(r"NET/IB\b.*async (?:event\b.*error|fatal)")  # as information in some versions
+_UNNAMED = ("", 0)
 MARKS = ("NCCL INFO", "NCCL WARN")
 _OWN = re.compile(r"\[rank(\d+)\]:")
 _GIDS = re.compile(r" (?:localGid|remoteGids?) ?\S*")  # long, and of no use to a reader beside the adapter's name
@@ -48,6 +56,9 @@ def take(line: str, logs: Logs, rank: int | None = None) -> bool:
     host, pid, level, text = found.groups()
     if level == "WARN" or _EVENT.search(text):
         return _warning((host, int(pid)), text, logs, rank)
+    if _WENT_ON.search(text):
+        for known in logs.warnings.values():
+            known.pending.discard((host, int(pid)))
     if setup := _SETUP.search(text):
         return _set_up((host, int(pid)), setup, logs)
     if channel := _CHANNEL.search(text):
@@ -102,21 +113,24 @@ def _warning(process: tuple[str, int], text: str, logs: Logs, rank: int | None) 
         logs.no_interface.processes[process] = None
         logs.no_interface.ranks.update(() if rank is None else (rank,))
         return True
-    known = _kept(process[0], text, logs, rank)
+    known = _kept(process, text, logs, rank)
     if known is not None:
         known.processes[process] = None
     return known is not None
 
 
-def _kept(host: str, text: str, logs: Logs, rank: int | None) -> Warned | None:
+def _kept(process: tuple[str, int], text: str, logs: Logs, rank: int | None) -> Warned | None:
     fault, found = next(
         ((fault, found) for fault, each in _FAULTS.items() if (found := each.search(text))), (None, None)
     )
     if fault is None or found is None:
         return None
+    host = process[0]
     said = _GIDS.sub("", f"{host}: {text}" if host else text)
     known = logs.warnings.setdefault(_NUMBERS.sub("N", said).strip(), Warned(fault, host=host))
     known.count += 1
+    if not _HARMLESS.search(text):
+        known.pending.add(process)
     if fault is Fault.DUPLICATE:
         known.ranks.update(map(int, found.groups()))
     elif rank is not None:
@@ -145,4 +159,4 @@ class LastError:
         if rank is not None and _NO_INTERFACE.search(said):
             logs.no_interface.ranks.add(rank)
             return True
-        return _kept("", said, logs, rank) is not None
+        return _kept(_UNNAMED, said, logs, rank) is not None

@@ -9,7 +9,7 @@ from hangwatch.stacks.frames import origin
 
 from ..queues.model import RETIRED, SCHEDULED, STARTED, Call, Communicator, Lane, Queues
 from . import desync
-from .model import Logs, Progress, Timeout
+from .model import UNNUMBERED, Logs, Progress, Timeout
 
 _DEFAULT = ("0", "default_pg")
 _APART = 8  # numbers by which a broadcast's root, who need not wait, may be ahead of its group
@@ -64,10 +64,14 @@ def to_peers(timeout: Timeout) -> bool:
 def of_no_group(logs: Logs) -> list[Timeout]:
     """Calls that were given up in lines without a group (before torch 2.3), where their numbers are of several groups.
 
+    So are those without numbers (before torch 2.0), which may be of any.
+
     In one group, ranks that wait for another one give up the same number: what is complete on one was enqueued by all.
     """
     placed = {(far.rank, far.number) for far in logs.progress}
     bare = [each for each in logs.timeouts if (each.rank, each.number) not in placed and not to_peers(each)]
+    if any(each.number == UNNUMBERED for each in bare):
+        return bare
     lowest: dict[int, int] = {}
     for each in bare:
         lowest[each.rank] = min(each.number, lowest.get(each.rank, each.number))

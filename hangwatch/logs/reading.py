@@ -10,7 +10,20 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO
 
-from . import barrier, desync, elastic, kernel, nccl, rendezvous, slurm, spawn, tracebacks, watchdog
+from . import (
+    barrier,
+    desync,
+    elastic,
+    going_on,
+    kernel,
+    last_words,
+    nccl,
+    rendezvous,
+    slurm,
+    spawn,
+    tracebacks,
+    watchdog,
+)
 from .model import Logs
 
 _MARKS = tuple(
@@ -102,14 +115,19 @@ def _lines(path: Path, rank: int | None, logs: Logs) -> tuple[bool, int | None]:
 def _attempt(file: Iterable[bytes], rank: int | None, logs: Logs) -> tuple[bool, int]:
     table, late, raised, of_use = elastic.Table(), barrier.Barrier(), tracebacks.Tracebacks(), False
     last, spawned, count = nccl.LastError(), spawn.Spawned(), 0
+    on, said_last = going_on.GoingOn(logs), last_words.LastWords(rank)
     for said in _pieces(file):
         count += 1
         line = bare(said)
         told = late.take(line, logs) or watchdog.take(line, logs, rank) or nccl.take(line, logs, rank)
         told = raised.take(line, logs, rank) or last.take(line, logs, rank) or slurm.take(said, logs) or told
         told = told or desync.take(line, logs) or kernel.take(line, logs) or rendezvous.take(line, logs)
-        of_use = told or spawned.take(line, logs) or table.take(line, logs) or of_use
+        told = told or spawned.take(line, logs) or table.take(line, logs)
+        on.take(line, of_use=told)
+        said_last.take(line, of_use=told)
+        of_use = told or of_use
     raised.end(logs)
+    said_last.end(logs)
     return of_use, count
 
 

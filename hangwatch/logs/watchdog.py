@@ -7,16 +7,17 @@ counts only where no prefix is there.
 from __future__ import annotations
 
 import re
+from math import prod
 
 from hangwatch.model import Frame
 
-from .model import Logs, Progress, Raised, Timeout
+from .model import UNNUMBERED, Logs, Progress, Raised, Timeout
 
 _PREFIX = re.compile(r"\[rank(\d+)\]:?")
 _RANK = re.compile(r"\b[Rr]ank (\d+)\]")
 _GAVE_UP = re.compile(
-    r"Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(\d+), OpType=(\w+)"
-    r"(?:, NumelIn=(\d+), NumelOut=(\d+))?, Timeout\(ms\)=(\d+)\)"
+    r"Watchdog caught collective operation timeout: WorkNCCL\((?:SeqNum=(\d+), )?OpType=(\w+)"
+    r"(?:, NumelIn=(\d+), NumelOut=(\d+)|, TensorShape=\[([\d, ]*)\])?, Timeout\(ms\)=(\d+)\)"
 )
 _FAR = re.compile(
     r"last enqueued (?:NCCL )?work: (-?\d+)(?:, last started (?:NCCL )?work: (-?\d+))?"
@@ -31,6 +32,7 @@ _NO_HEARTBEAT = "Heartbeat monitor timed out!"  # torch 2.2 to 2.6; the sentence
 _BROKE = re.compile(r"watchdog thread terminated with exception: (?:\[Rank \d+\] )?(CUDA error: .*)")
 _THROWN = re.compile(r"\s*what\(\): ")
 _NO_LOCK = re.compile(r"Could not acquire GIL within (\d+) ms on exit")
+_AS_MUCH = ("ALLREDUCE", "BROADCAST", "REDUCE")  # give as many elements as they make
 MARKS = ("ProcessGroupNCCL", "WorkNCCL(", "collective operation timeout")
 
 
@@ -91,7 +93,7 @@ def _give_up(line: str, found: re.Match[str], logs: Logs, rank: int | None) -> b
     whose = rank_of(line, rank)
     if whose is None:
         return False
-    number = int(found[1])
+    number = int(found[1] or UNNUMBERED)
     if any((known.rank, known.number) == (whose, number) for known in logs.timeouts):
         return True  # the same is said again when the process ends
     if (
@@ -102,7 +104,10 @@ def _give_up(line: str, found: re.Match[str], logs: Logs, rank: int | None) -> b
         return True  # there without the job's rank: "[Rank 1]" counts within the group
     logs.ranks.add(whose)
     given, made = (None if part is None else int(part) for part in (found[3], found[4]))
-    logs.timeouts.append(Timeout(whose, number, found[2], given, made, int(found[5]) / 1000))
+    if found[5] is not None:  # torch 2.0 and before, of the first output alone
+        made = prod(map(int, re.findall(r"\d+", found[5])))
+        given = made if found[2] in _AS_MUCH else None
+    logs.timeouts.append(Timeout(whose, number, found[2], given, made, int(found[6]) / 1000))
     return True
 
 

@@ -29,7 +29,8 @@ class Alternative:
 
     cause: str
     certainty: Certainty
-    why_not: str
+    why_not: str  # what speaks against it; of an open one what may make it the cause
+    open: bool = False  # nothing excludes it: it may be the cause as well
 
 
 @dataclass(frozen=True)

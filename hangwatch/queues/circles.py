@@ -19,6 +19,7 @@ from .left_out import LeftOut, left_out
 from .lone import alone_in_circle, made_again, once_more
 from .model import Call, Queues
 from .names import apart, at, named, ranks
+from .phases import uneven_phases
 from .rhythm import Break
 from .stuck import Kind, Stuck
 from .tally import miscounted
@@ -82,6 +83,8 @@ def _of_messages(one: _Circle, stray: list[int], why: str) -> Finding:
         return skipped
     if (again := _again(one)) is not None:
         return again
+    if (uneven := uneven_phases(one.queues, one.chain)) is not None:
+        return uneven
     broke = rhythm.the_one(one.histories.all_groups, one.inside, one.until) if not stray else None
     if broke is not None:
         return miscounted(one.queues, one.chain) or _broken(broke, one)

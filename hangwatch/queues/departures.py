@@ -15,7 +15,7 @@ from .history import Histories
 from .matching import shape
 from .model import Call, Communicator, Queues
 from .names import apart, at, named, ranks
-from .readings import Kind
+from .readings import ENOUGH, Kind
 from .stuck import Kind as Stands
 from .stuck import Stuck
 from .turns import OFTEN
@@ -78,7 +78,8 @@ def _tells(departure: Departure, root: Stuck) -> bool:
 def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, ...] = ()) -> Finding:
     """What a departure says, and how certain: proven where the majority and the ranks' own habit agree."""
     certainty = Certainty.PROVEN if _is_sure(departure) else Certainty.LIKELY
-    if departure.lone or _is_thin(departure) or _may_be_layers(departure):
+    rare = departure.by_most and departure.habit < ENOUGH  # most ranks may be done with it
+    if departure.lone or rare or _is_thin(departure) or _may_be_layers(departure):
         certainty = Certainty.UNDETERMINED
     if not (departure.majority or departure.habit):
         return _either(departure, victims, waits)

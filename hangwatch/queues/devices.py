@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Stage, Status
 
+from . import in_flight
 from .departures import departed_in
 from .finding import Finding, collective, victims, wait_edges, without_record
 from .follow import Chain
@@ -14,6 +15,8 @@ from .history import Histories
 from .matching import shape
 from .model import Queues
 from .names import at, ranks
+from .not_recorded import alternatives as not_recorded
+from .not_recorded import lacking
 from .stuck import Stuck
 
 _IF_ALL_CAME = Alternative(
@@ -28,14 +31,17 @@ def held(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     few = 2 * len(root.awaited) <= len(root.group.members) and not cut
     untold = queues.untimed & set(root.waiting)
     begun = set(root.waiting) - set(root.awaited) - untold
+    running = [each for each in in_flight.running(root, chain.opened) if not set(each.begun).isdisjoint(root.awaited)]
     before = (
         f"the record of {ranks(cut)} does not show what is before it there"
         if cut
+        else f"a call of {running[0].group.title} runs there, or a kernel of its own does not finish"
+        if running
         else "no other collective is before it there: a kernel of its own does not finish"
     )
     return Finding(
         "undetermined" if cut else "device-stall",
-        Certainty.LIKELY if few else Certainty.UNDETERMINED,
+        Certainty.LIKELY if few and not running else Certainty.UNDETERMINED,
         f"{_all(queues, root)} have enqueued {collective(root)}{at(root.call)}; the"
         f" {words.verb(len(root.awaited), 'device', 'devices')} of {ranks(root.awaited)}"
         f" {words.verb(len(root.awaited), 'has', 'have')} not started it, and {before}.",
@@ -48,8 +54,10 @@ def held(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         evidence=(
             f"started on {ranks(begun)}, only enqueued on {ranks(root.awaited)}",
             *([f"{ranks(untold)}: no start events are recorded"] if untold else []),
+            *in_flight.told(running),
             *without_record(queues, root),
         ),
+        alternatives=in_flight.alternatives(root, running),
         waits=wait_edges(root),
     )
 
@@ -63,21 +71,33 @@ def _begins_open(queues: Queues, rank: int) -> bool:
 
 def wire(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     root = chain.roots[0]
+    running = in_flight.running(root, chain.opened)
+    lacks = lacking(root)
+    doubt = f" Or the calls differ: these records do not hold {lacks}." if lacks else ""
+    doubt += f" Or the kernels of {_groups(root, running)} wait for each other." if running else ""
     return Finding(
         "interconnect-stall",
-        Certainty.LIKELY,
-        f"Every device has started {collective(root)}{at(root.call)} with the same call, and none completes it: the"
-        " network, the links between the GPUs, or a GPU; no code is to blame.",
+        Certainty.UNDETERMINED if doubt else Certainty.LIKELY,
+        f"Every device has started {collective(root)}{at(root.call)}, the same call as far as it is recorded, and none"
+        f" completes it: the network, the links between the GPUs, or a GPU.{doubt}",
         stage=Stage.DEVICE,
         passing=True,
         victims=tuple(sorted(root.waiting)),
-        evidence=tuple(_alike(root, "started, not completed")),
-        alternatives=tuple(
-            Alternative(cause, Certainty.UNDETERMINED, "a dump does not show the network or the driver's log (Xid)")
-            for cause in ("network-partition", "gpu-fault")
+        evidence=(*_alike(root, "started, not completed"), *in_flight.told(running)),
+        alternatives=(
+            *not_recorded(root),
+            *in_flight.alternatives(root, running),
+            *(
+                Alternative(cause, Certainty.UNDETERMINED, "a dump does not show the network or the driver's log (Xid)")
+                for cause in ("network-partition", "gpu-fault")
+            ),
         ),
         fix="look at the links and the kernel log (nvidia-smi nvlink -s, ibstat, dmesg for Xid); set NCCL_DEBUG=INFO",
     )
+
+
+def _groups(root: Stuck, others: Sequence[Stuck]) -> str:
+    return words.listed([each.group.title for each in (root, *others)])
 
 
 def _all(queues: Queues, root: Stuck) -> str:
@@ -97,6 +117,7 @@ def queued(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     stands = root.expired or any(lane.completed > 0 for _, lane in queues.lanes())
     unknown = _known_of_the_start(queues, root)
     whole = root.peers or not root.group.guessed  # else others may not have come
+    beside = in_flight.beside(root, chain.opened)
     return Finding(
         "interconnect-stall" if stands and whole else "undetermined",
         Certainty.UNDETERMINED,
@@ -105,8 +126,10 @@ def queued(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         stage=Stage.DEVICE,
         passing=True,
         victims=tuple(sorted(root.waiting)),
-        evidence=tuple(_alike(root, "enqueued, not completed")),
+        evidence=(*_alike(root, "enqueued, not completed"), *in_flight.told(beside)),
         alternatives=(
+            *not_recorded(root),
+            *in_flight.alternatives(root, beside),
             Alternative("device-stall", Certainty.UNDETERMINED, "one device may be busy with a kernel of its own"),
             *(() if whole else (_IF_ALL_CAME,)),
         ),

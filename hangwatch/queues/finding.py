@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hangwatch import words
@@ -56,13 +56,23 @@ def collective(one: Stuck) -> str:
 
 
 def wait_edges(one: Stuck, awaited: Iterable[int] | None = None) -> tuple[Wait, ...]:
-    """The one wait of all ranks that wait alike."""
+    """The one wait of all ranks that wait alike; of a message one for each end, which makes a call of its own."""
     blamed = tuple(one.awaited if awaited is None else awaited)
     waiting = [rank for rank in one.waiting if rank not in blamed]
     if not waiting:
         return ()
     call = one.calls.get(waiting[0])
+    if one.peers:
+        return tuple(
+            Wait(rank, blamed or _other_end(one, rank), named(own, one.number, one.group), own.where)
+            for rank in waiting
+            if (own := one.calls.get(rank)) is not None
+        )
     return (Wait(waiting[0], blamed, collective(one), call.where if call else None, also=tuple(waiting[1:])),)
+
+
+def _other_end(one: Stuck, rank: int) -> tuple[int, ...]:
+    return tuple(peer for peer in one.peers if peer != rank)
 
 
 def victims(path: Iterable[Stuck], blamed: Iterable[int]) -> tuple[int, ...]:
@@ -92,6 +102,20 @@ def of_earlier_runs(queues: Queues) -> tuple[str, ...]:
     if not queues.earlier:
         return ()
     return (f"the {queues.record} of {ranks(queues.earlier)} is of an earlier run, and is left out",)
+
+
+def of_clocks(queues: Queues) -> Iterator[str]:
+    """The clocks of ranks 8-15 are 5 min ahead of ...: a sentence for each difference of clocks."""
+    alike: dict[str, list[int]] = {}
+    for rank, clock in queues.clocks.items():
+        way = "ahead of" if clock.ahead_ns > 0 else "behind"
+        alike.setdefault(f"{words.duration(round(abs(clock.ahead_ns) / 1e9))} {way}", []).append(rank)
+    for by, who in alike.items():
+        sure = any(queues.clocks[rank].sure for rank in who)  # the ranks of one host have one clock
+        theirs = words.verb(len(who), "clock of {} is", "clocks of {} are").format(ranks(who))
+        doubt = "" if sure else f", or the {queues.record} is of another run (few calls tell)"
+        told = "by when the same calls completed"
+        yield f"the {theirs} {by} those of the other ranks, {told}{doubt}: times are corrected"
 
 
 def without_record(queues: Queues, root: Stuck) -> tuple[str, ...]:

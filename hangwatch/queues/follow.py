@@ -25,6 +25,7 @@ class Chain:
     path: tuple[Stuck, ...] = ()
     weight: int = 0  # ranks that wait for it
     beside: tuple[Stuck, ...] = ()  # calls of other groups to which other ranks have not come
+    opened: tuple[Stuck, ...] = ()  # all calls that are open
 
     @property
     def circle(self) -> bool:
@@ -117,7 +118,7 @@ class Follower:
         ordered = _due_first(sorted(found.values(), key=self._importance, reverse=True), due)
         awaiting = [chain.roots[0] for chain in ordered if _ranks_did_not_come(chain)]
         for chain in ordered:
-            root = chain.roots[0]
+            root, chain.opened = chain.roots[0], tuple(self.stuck)
             if any(root is each for each in awaiting):
                 others = (each for each in awaiting if each is not root and each.kind is root.kind)
                 chain.beside = tuple(each for each in others if not self._wait_elsewhere(each))

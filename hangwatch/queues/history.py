@@ -23,7 +23,7 @@ from .loops import RARE, as_ever, ended, ends, in_its_turn, left_as_before, long
 from .matching import kind_of, shape
 from .model import Call, Communicator, Lane, Queues
 from .names import may_leave_a_loop, of_one_path, path_of
-from .readings import ENOUGH, FARTHEST, Kind, Reading, as_changed, due, habit, of_a_run, read, regular, swapped
+from .readings import FARTHEST, SEVERAL, Kind, Reading, as_changed, due, habit, of_a_run, read, regular, swapped
 from .rows import left_out_before, usual_rank
 from .told import is_sited, told_by_all
 from .turns import begun_again, sooner_than_ever
@@ -224,8 +224,8 @@ class Histories:
         most = self._compared(first.group, usual, rows[usual], rows[rank], rank)
         if most is None or most.kind is not Kind.SKIPPED or most.ended or most.left or most.stayed or most.run:
             return None
-        usual_call = rows[rank].count(self.token_of(most.own)) >= ENOUGH
-        return most if usual_call and most.habit >= ENOUGH and most.agreeing else None
+        usual_call = rows[rank].count(self.token_of(most.own)) >= SEVERAL
+        return most if usual_call and most.habit >= SEVERAL and most.agreeing else None
 
     def token_of(self, call: Call) -> int:
         """The number of a call, as the orders of calls have it."""

@@ -10,7 +10,7 @@ from hangwatch.catalogue import cause
 from hangwatch.model import Certainty, Culprit, Judgement, Status, Verdict
 
 from . import pairs, stuck
-from .finding import Finding, collective, not_told, of_earlier_runs
+from .finding import Finding, collective, not_told, of_clocks, of_earlier_runs
 from .follow import Chain, Follower
 from .history import Histories
 from .matching import odd_ones, shape
@@ -82,6 +82,7 @@ def _healthy(queues: Queues) -> Iterable[str]:
     if missing := queues.untold():
         yield not_told(queues, missing)
     yield from of_earlier_runs(queues)
+    yield from of_clocks(queues)
 
 
 def _unfit(meeting: Meeting) -> Finding:
@@ -108,7 +109,7 @@ def _judgement(queues: Queues, found: Finding, chain: Chain | None = None) -> Ju
     entry = cause(found.cause)
     missing = queues.untold()
     unknown = (f"{words.capital(not_told(queues, missing))}.",) if missing else ()
-    unknown = (*unknown, *(f"{words.capital(said)}." for said in of_earlier_runs(queues)))
+    unknown = (*unknown, *(f"{words.capital(said)}." for said in (*of_earlier_runs(queues), *of_clocks(queues))))
     hung = found.status is Status.HUNG
     verdict = Verdict(
         cause=found.cause,
@@ -119,7 +120,7 @@ def _judgement(queues: Queues, found: Finding, chain: Chain | None = None) -> Ju
         culprits=tuple(Culprit(rank, where=where) for rank, where in found.culprits),
         victims=found.victims,
         evidence=found.evidence,
-        alternatives=found.alternatives,
+        alternatives=tuple(replace(each, open=True) for each in found.alternatives),
         waits=found.waits,
         details=(*found.details, *unknown),
         hang=Certainty.LIKELY if hung else None,

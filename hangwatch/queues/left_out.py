@@ -73,7 +73,7 @@ def _in_a_short_round(
     """
     own, due = found.mine[found.place], found.theirs[found.place]
     tokens, call = [each.token for each in found.mine[: found.place]], orders.call(due, others)
-    if due.group is not group or call is None or tokens[-1] != due.token:
+    if due.group is not group or call is None or (tokens[-1] != due.token and found.reading.count < AS_OTHERS):
         return None  # of two calls in turn either order is possible
     ends = [place for place, token in enumerate(tokens) if token == own.token]
     rounds = {tokens[one:other].count(due.token) for one, other in pairwise(ends)}

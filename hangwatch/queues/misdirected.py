@@ -93,7 +93,7 @@ def _strayed(one: Stuck, usual: int, wanting: Stuck, chain: Chain) -> Finding:
             f"all earlier calls in the record of rank {rank} from there{at(call)} were {to} rank {usual}",
             f"open on rank {usual}: a {word(waits)} {'to' if waits.op == 'send' else 'from'} rank {rank}{at(waits)}",
         ),
-        waits=(*wait_edges(wanting), *wait_edges(one)),
+        waits=(*wait_edges(wanting, (rank,)), *wait_edges(one)),
         fix=f"look at how rank {rank} computes its peer at this point",
     )
 

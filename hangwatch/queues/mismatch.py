@@ -17,6 +17,8 @@ from .history import Histories
 from .matching import kind_of, odd_ones, shape
 from .model import Call
 from .names import apart, at, of_no_line, path_of, ranks
+from .next_calls import alternatives as _or_the_next
+from .next_calls import changes, may_be_next
 from .readings import out_of_order
 from .stuck import Stuck
 
@@ -61,19 +63,29 @@ def mismatched(root: Stuck, histories: Histories) -> Finding:
     parted = _apart(root, who, histories, fresh=bool(habit)) if not (same_behind or root.peers) else None
     told = (odd or (who and (root.peers or all_recorded(root)))) and parted is None
     causes = parted.causes() if parted is not None else (_MISMATCH,)
+    next_one = parted is None and not same_behind and _one_line(root) and may_be_next(root, who, histories)
+    unsure = next_one and changes(root, who, histories)
     texts = _side_words(root)
     others = tuple(rank for rank in sorted(root.calls) if rank not in blamed)
     return Finding(
         causes[0],
-        Certainty.PROVEN if agree else Certainty.LIKELY if told else Certainty.UNDETERMINED,
+        _certainty(told=bool(told) and not unsure, proven=agree and not next_one),
         _summary(root, texts) + (parted.said() if parted is not None else ""),
         culprits=tuple((rank, root.calls[rank].where) for rank in blamed),
         victims=others,
         evidence=tuple(f"{_numbered(root)}{text}" for text in texts[:3]),
-        alternatives=tuple(_or_else(causes[1:], who, parted)) or _or_a_round_more(behind),
+        alternatives=(
+            tuple(_or_else(causes[1:], who, parted))
+            or _or_a_round_more(behind)
+            or _or_the_next(who if next_one else [])
+        ),
         waits=wait_edges(root, blamed) if others else (),
         fix=_fix(root, histories) if causes[0] == _MISMATCH else "",
     )
+
+
+def _certainty(*, told: bool, proven: bool) -> Certainty:
+    return Certainty.PROVEN if told and proven else Certainty.LIKELY if told else Certainty.UNDETERMINED
 
 
 def _numbered(root: Stuck) -> str:
@@ -264,7 +276,7 @@ def _alike(own: Call, other: Call) -> bool:
     """Whether two calls whose lines are not known are one operation on tensors of like size, or one tensor's."""
     sizes = [elements(call.inputs) or 0 for call in (own, other)]
     one_kind = kind_of(own) == kind_of(other) and "barrier" not in (own.op, other.op)
-    return _of_one_tensor(own, other) or (one_kind and max(sizes) <= _LIKE * min(sizes))
+    return _of_one_tensor(own, other) or (one_kind and 0 < max(sizes) <= _LIKE * min(sizes))
 
 
 def _by_one_line(own: Call, other: Call) -> bool:

@@ -137,6 +137,14 @@ class Communicator:
         return f"group {self.name} ({said})" if said and said != self.name else f"group {self.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """By how much a rank's clock is ahead of most; `sure` is false where few calls tell, or they vary."""
+
+    ahead_ns: int
+    sure: bool = True
+
+
 @dataclass(slots=True)
 class Queues:
     """The queues of all ranks that left a record."""
@@ -159,6 +167,7 @@ class Queues:
     gaps: bool = False  # of one group older calls may be recorded than of another: torch's own ring has no gaps
     live: bool = False  # of ranks that are watched, and no files
     earlier: tuple[int, ...] = ()  # ranks whose record was of an earlier run, and is left out
+    clocks: dict[int, Clock] = field(default_factory=dict)  # by rank, where they differ: the times are set right
     unread: set[int] = field(default_factory=set)  # ranks whose record is there, and cannot be read
 
     def call(self, lane: Lane, place: int) -> Call:

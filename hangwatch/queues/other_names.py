@@ -1,8 +1,9 @@
-"""One group under two names: torch numbers a process's groups in the order in which it makes them.
+"""One group under two names, or one name with other members.
 
-By its name a communicator finds its other members in the store. Members that have made another number of groups before
-have it under another name, and never meet the rest. Members that made the groups of the same ranks in another order
-meet the rest in the wrong one: what they call a group tells so, where the program describes its groups.
+torch numbers a process's groups in the order in which it makes them. By its name a communicator finds its other members
+in the store. Members that have made another number of groups before have it under another name, and never meet the
+rest. Members that made the groups of the same ranks in another order meet the rest in the wrong one: what they call a
+group tells so, where the program describes its groups.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from hangwatch import words
-from hangwatch.model import Certainty, Stage
+from hangwatch.model import Certainty, Frame, Stage
 
 from .finding import Finding, collective, victims, wait_edges
 from .follow import Chain
@@ -28,6 +29,8 @@ def under_other_names(queues: Queues, chain: Chain) -> Finding | None:
         orders = _orders(queues, one.group)
         if len(orders) > 1:
             return _in_other_orders(queues, one, orders, chain)
+        if (other := _of_other_members(queues, one)) is not None:
+            return _unlike_members(queues, one, other, chain)
         parts = _parts(queues, one.group)
         if len(parts) > 1 and one.waiting:
             return _found(queues, one, parts, chain)
@@ -70,6 +73,67 @@ def _in_other_orders(queues: Queues, one: Stuck, orders: dict[_Order, list[int]]
         evidence=tuple(f"in the {queues.record} of {each}" for each in named[: words.SHOWN]),
         fix=_FIX,
     )
+
+
+def _of_other_members(queues: Queues, one: Stuck) -> Communicator | None:
+    """The group of that name as other ranks have it: with other members, and one of them, at least, among these."""
+    common = set(one.group.members) & queues.ranks
+    return next(
+        (
+            each
+            for each in queues.communicators
+            if each.name == one.group.name
+            and each.members != one.group.members
+            and common & set(each.members)
+            and not (each.guessed or one.group.guessed)
+            and _users(each)
+            and _users(each).isdisjoint(_users(one.group))
+        ),
+        None,
+    )
+
+
+def _unlike_members(queues: Queues, one: Stuck, other: Communicator, chain: Chain) -> Finding:
+    """Two lists of members under one name. Odd is the one that takes a rank out of a group which all of it have."""
+    groups = sorted((one.group, other), key=lambda each: each.members)
+    odd = [each for each in groups if _takes_from_another(queues, each)]
+    blamed = sorted(_users(odd[0])) if len(odd) == 1 else []
+    has = [f"{ranks(_users(each))} {words.verb(len(_users(each)), 'has', 'have')} it with" for each in groups]
+    held = [f"{said} {ranks(each.members)}" for said, each in zip(has, groups, strict=True)]
+    return Finding(
+        "new-group-mismatch",
+        Certainty.LIKELY,
+        f"{words.capital(one.group.title)} does not have the same members on all ranks: {words.listed(held)}."
+        f" {ranks(one.waiting, capital=True)} {words.verb(len(one.waiting), 'waits', 'wait')} in"
+        f" {collective(one)}{at(one.call)} for ranks that never come to it.",
+        stage=Stage.START,
+        culprits=tuple((rank, _line(queues, other if other in odd else one.group, rank)) for rank in blamed),
+        victims=victims(chain.path or chain.roots, blamed),
+        evidence=tuple(
+            f"{one.group.title} is of {ranks(each.members)} in the {queues.record} of {ranks(_users(each))}"
+            for each in groups
+        ),
+        waits=wait_edges(one),
+        fix="give new_group the same ranks on every rank: compute the lists of all groups, not only of the own one",
+    )
+
+
+def _takes_from_another(queues: Queues, group: Communicator) -> bool:
+    """Whether a member that does not have the group is in another one, of as many ranks, that all its members have."""
+    lacking = set(group.members) & queues.ranks - _users(group)
+    return any(
+        len(each.members) == len(group.members)
+        and each.name != group.name
+        and set(each.members) <= _users(each)
+        and lacking & set(each.members)
+        and each.description == group.description
+        for each in queues.communicators
+    )
+
+
+def _line(queues: Queues, group: Communicator, rank: int) -> Frame | None:
+    lane = group.lanes.get(rank)
+    return queues.call(lane, 0).where if lane is not None and len(lane) else None
 
 
 def _parts(queues: Queues, group: Communicator) -> list[Communicator]:

@@ -57,6 +57,31 @@ def stuck_pairs(queues: Queues) -> Iterator[Stuck]:
                     yield found
 
 
+def older_senders(queues: Queues) -> frozenset[int]:
+    """The ranks whose records end before sends that their peers have received: they went on.
+
+    A send may end before its receive is enqueued, and a receive never before its send.
+    """
+    found = set()
+    for group in queues.communicators:
+        sides = {rank: _side(queues, group, lane) for rank, lane in group.peers.items()}
+        for rank, side in sides.items():
+            for (peer, send), issued in side.issued.items():
+                other = sides.get(peer)
+                if not send and other is not None and _received_more(rank, peer, issued, side, other):
+                    found.add(peer)
+    return frozenset(found)
+
+
+def _received_more(rank: int, peer: int, issued: int, own: _Side, other: _Side) -> bool:
+    """Whether `rank` has received more from `peer` than the record of the peer has sends to it."""
+    done = own.first.get((peer, False), issued)
+    if not (own.lost or other.lost):
+        return done > other.issued[rank, True]
+    mine, theirs = own.numbers[peer, False], other.numbers.get((rank, True), [])
+    return bool(done and theirs) and _alike(mine, theirs) and mine[done - 1] > theirs[-1]
+
+
 def _countable(one: _Open, own: _Side, other: _Side) -> bool:
     """Whether counting, or torch's numbers, tell which call of the peer meets which of this rank."""
     if not (own.lost or other.lost):
@@ -146,6 +171,7 @@ def _judged(queues: Queues, group: Communicator, own: list[_Open], theirs: list[
     if not _fits(first.call, partner.call):
         found.kind, found.awaited, found.waiting = Kind.MISMATCH, (), (first.rank, first.peer)
         found.calls[first.peer], found.order[first.peer] = partner.call, partner.order
+        found.created[first.peer], found.batch[first.peer] = partner.created, partner.number
         found.why = "the send and the receive differ in size or type"
         return found if first.send else None  # told once
     ahead = theirs[0]

@@ -23,6 +23,7 @@ LOOKED_AT = 64  # calls behind it that are compared
 # Calls in a row that agree again: of all the readings that are tried one fits a few of them by chance, but not so many,
 # and then it does not matter that later ones contradict it.
 ENOUGH = 8
+SEVERAL = 4  # rounds, at least, with a call that most ranks leave out now, where few still make it
 AS_OTHERS = 2  # calls behind one that was left out that are as the others': where it came later, it would be among them
 _CONTEXT = 256  # calls from which the next one is expected: a metric may come once in many rounds
 

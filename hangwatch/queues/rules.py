@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Frame, Status
 
-from . import devices, orders
+from . import devices, in_flight, orders
 from .circles import circle
 from .departures import by_count, departed_in, odd_one
 from .finding import Finding, collective, not_told, split_unread, victims, wait_edges, without_record
@@ -26,6 +26,7 @@ from .motion import Lateness, late_by_habit
 from .names import at, named, of_one_path, ranks
 from .other_names import under_other_names
 from .overrun import overrun
+from .pairs import older_senders
 from .stuck import Kind, Stuck, older_records
 from .tally import miscounted
 
@@ -44,6 +45,8 @@ def judge(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     if (odd := miscounted(queues, chain)) is not None:
         return odd
     root = chain.roots[0]
+    if (crossed := in_flight.crossed(queues, chain)) is not None:
+        return crossed
     if root.kind is Kind.MISMATCH:
         if (strayed := in_another_group(queues, chain)) is not None:
             return strayed
@@ -194,19 +197,33 @@ def _ahead(queues: Queues, root: Stuck) -> Finding:
         culprits=tuple((rank, _last_line(queues, rank)) for rank in root.awaited) if status is Status.HUNG else (),
         victims=root.waiting,
         evidence=_last_calls(queues, root.awaited, root),
+        alternatives=_or_in_a_new_group(root) if status is Status.HUNG and not queues.live else (),
         waits=wait_edges(root),
         fix="if the job stood still when these were written, look at the hosts of the ranks that are awaited",
         passing=True,
     )
 
 
-def _stale(queues: Queues, chain: Chain, histories: Histories) -> Finding:
+def _or_in_a_new_group(root: Stuck) -> tuple[Alternative, ...]:
+    """Several ranks may stand in one call that no record shows, and wait there for those that seem to be ahead."""
+    if len(root.awaited) < 2:
+        return ()
+    said = (
+        f"{ranks(root.waiting)} may have left out a call in which {ranks(root.awaited)} wait: the first call of a group"
+        " leaves no record until its communicator is set up"
+    )
+    return (Alternative("skipped-collective", Certainty.UNDETERMINED, said),)
+
+
+def _stale(
+    queues: Queues, chain: Chain, histories: Histories, before: str = "collectives that other ranks completed with"
+) -> Finding:
     root = chain.roots[0]
     return Finding(
         "undetermined",
         Certainty.UNDETERMINED,
-        f"The dumps are of different moments: that of {ranks(root.awaited)} ends before collectives that other ranks"
-        f" completed with {words.verb(len(root.awaited), 'it', 'them')}, and so went on; {ranks(root.waiting)}"
+        f"The dumps are of different moments: that of {ranks(root.awaited)} ends before {before}"
+        f" {words.verb(len(root.awaited), 'it', 'them')}, and so went on; {ranks(root.waiting)}"
         f" {words.verb(len(root.waiting), 'was', 'were')} in {collective(root)}{at(root.call)}.",
         status=Status.HUNG if root.expired else Status.WAITING,
         victims=root.waiting,
@@ -310,6 +327,8 @@ def _peer(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     root = chain.roots[0]
     if not older_records(queues).isdisjoint(root.awaited):
         return _stale(queues, chain, histories)
+    if not older_senders(queues).isdisjoint(root.awaited):
+        return _stale(queues, chain, histories, "sends that other ranks received from")
     (rank,), (peer,) = root.waiting, root.awaited
     call = root.calls[rank]
     wanted, word = ("recv", "receive") if call.op == "send" else ("send", "send")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from hangwatch.model import Frame
 from hangwatch.queues.model import COMPLETED, SCHEDULED, STARTED, Call, Communicator, Lane, Queues
 
 from . import batches, entry_fields
+from .clocks import clocks
 from .document import DumpError
 from .runs import of_earlier_runs
 
@@ -38,6 +40,8 @@ class _Rank:
     lost: bool = False
     timed: bool = False  # a start was recorded by itself
     at_once: bool = False  # a start was recorded with the end, as where one look discovers both
+    last_event: int = 0
+    last_completion: int = 0
 
     @property
     def completed(self) -> bool:
@@ -48,6 +52,15 @@ class _Rank:
     def last_call_ns(self) -> int:
         """When the last recorded call was made, in nanoseconds since 1970; 0 where none is recorded."""
         return max((lane.created[-1] for lane in self.lanes.values() if len(lane)), default=0)
+
+    def set_back(self, ns: int) -> None:
+        """Take away by how much the rank's clock is ahead; 0 stays "not known"."""
+        for lane in self.lanes.values():
+            for row in (lane.created, lane.ended):
+                row[:] = array("q", (time and time - ns for time in row))
+            lane.completed_at = lane.completed_at and lane.completed_at - ns
+        self.last_event = self.last_event and self.last_event - ns
+        self.last_completion = self.last_completion and self.last_completion - ns
 
 
 class QueueReader:
@@ -144,8 +157,7 @@ class QueueReader:
         everything = self.queues_so_far
         limits.add(everything.timeout_ns // NS_IN_MS)
         everything.timeout_ns = min(filter(None, limits), default=0) * NS_IN_MS
-        everything.last_event = max(everything.last_event, last)
-        everything.last_completion = max(everything.last_completion, completion)
+        found.last_event, found.last_completion = last, completion
 
     def _known_call(self, key: tuple[Any, ...], entry: Mapping[str, Any]) -> int:
         """The call, which another entry may have given with frames that are other objects and the same places."""
@@ -208,6 +220,13 @@ class QueueReader:
                 found.written.pop(rank, None)
             found = self._together()
             found.earlier = earlier
+        if ahead := clocks(found):
+            found.clocks = ahead
+            for rank, clock in ahead.items():
+                self._ranks[rank].set_back(clock.ahead_ns)
+                if rank in found.written:
+                    found.written[rank] -= clock.ahead_ns
+            found = self._together()
         return found
 
     def _together(self) -> Queues:
@@ -215,6 +234,8 @@ class QueueReader:
         found.ranks = frozenset(self._ranks)
         found.unread -= found.ranks
         found.world_size = self._world_size()
+        found.last_event = max((known.last_event for known in self._ranks.values()), default=0)
+        found.last_completion = max((known.last_completion for known in self._ranks.values()), default=0)
         found.timed = any(known.timed for known in self._ranks.values())
         found.untimed = self._untimed()
         communicators: dict[tuple[str, tuple[int, ...]], Communicator] = {}

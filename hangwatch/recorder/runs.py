@@ -10,6 +10,8 @@ from heapq import nlargest
 from hangwatch.queues.matching import SYNCHRONISING, kind_of
 from hangwatch.queues.model import Communicator, Lane, Queues
 
+from .clocks import difference
+
 APART_NS = 60 * 10**9  # clocks of two nodes may differ
 TRIED = 8  # records of a group, the latest ones, to which each is compared
 
@@ -22,7 +24,9 @@ def of_earlier_runs(queues: Queues) -> tuple[int, ...]:
         for rank, lane in group.lanes.items():
             later = [other for other in latest if other.created[-1] > lane.completed_at + APART_NS > APART_NS]
             number = _completed_by_all(queues, lane) if later else None
-            if number is not None and any(_made_later(other, number, lane.completed_at) for other in later):
+            if number is None or not any(_made_later(other, number, lane.completed_at) for other in later):
+                continue
+            if all(difference(queues, lane, other) is None for other in later):  # no clock explains it
                 found.add(rank)
     return tuple(sorted(found))
 

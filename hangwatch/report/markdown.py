@@ -21,7 +21,7 @@ def render(incident: Incident, report: str = "") -> str:
     said = " ".join((verdict.summary or words.NO_VERDICT, *verdict.details[:MOST_DETAILS]))
     parts = [f"**{_plain(words.headline(incident))}** in `{name}`", f"> {_plain(said)}"]
     parts += ["\n".join(_rows(verdict)), *_excerpts(verdict), *_list("Evidence", verdict.evidence)]
-    parts += _ruled_out(verdict)
+    parts += _others(verdict)
     parts += _list("Next time, check first", [_check(each) for each in incident.check_next], ready=True)
     if report:
         parts.append(f"More: `{_code(report)}`")
@@ -64,10 +64,14 @@ def _check(each: NextCheck) -> str:
     return f"`{_code(each.command)}` ({_plain(each.check)}): {_plain(each.why)}"
 
 
-def _ruled_out(verdict: Verdict) -> Iterator[str]:
-    if verdict.alternatives:
-        others = (f"- {_named(other.cause)}: {_plain(other.why_not)}" for other in verdict.alternatives[:MOST])
-        yield "\n".join(("**Ruled out**", "", *others))
+def _others(verdict: Verdict) -> Iterator[str]:
+    """The causes that nothing excludes, and those that were ruled out."""
+    for name, still_open in (("Not excluded", True), ("Ruled out", False)):
+        others = [other for other in verdict.alternatives if other.open is still_open][:MOST]
+        if others:
+            yield "\n".join(
+                (f"**{name}**", "", *(f"- {_named(other.cause)}: {_plain(other.why_not)}" for other in others))
+            )
 
 
 def _named(cause: str) -> str:

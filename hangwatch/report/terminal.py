@@ -105,7 +105,7 @@ def _rows(incident: Incident, verbose: bool) -> Iterator[_Row]:
     for sentence, rank in zip(verdict.evidence[: most or 3], chain((2, 5, 8), repeat(9)), strict=False):
         yield _Row("seen", sentence, rank)
     for other, rank in zip(verdict.alternatives[: most or 2], chain((3, 7), repeat(9)), strict=False):
-        yield _Row("not", f"{other.cause}: {other.why_not}", rank)
+        yield _Row("or" if other.open else "not", f"{other.cause}: {other.why_not}", rank)
     if missing := words.missing_evidence(incident):
         yield _Row("lacks", missing, 1)
     if incident.warnings:

@@ -796,6 +796,7 @@ export interface Alternative {
   cause: string;
   certainty: Certainty;
   why_not: string;
+  open: boolean;
 }
 
 export interface ChainEnd {

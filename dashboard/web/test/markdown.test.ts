@@ -8,7 +8,7 @@ const verdict: Verdict = {
     rank: 3, pid: 4711, host: "node-b", process: "rank", where: { file: "/home/mia/train.py", line: 88, function: "main", native: false },
     excerpt: { file: "/home/mia/train.py", line: 88, first: 87, lines: ["x = 1", "dist.barrier()"], changed: false },
   }],
-  victims: [0], step: { epoch: 0, batch: 1, step: 1 }, evidence: ["others 251"], alternatives: [{ cause: "early-exit", certainty: "undetermined", why_not: "its loader is exhausted" }],
+  victims: [0], step: { epoch: 0, batch: 1, step: 1 }, evidence: ["others 251"], alternatives: [{ cause: "early-exit", certainty: "undetermined", why_not: "its loader is exhausted", open: false }],
   waits: [], details: [], hang: "proven", argument: [], diff: null, ends: [],
 };
 

@@ -22,7 +22,8 @@ def banner(incident: Incident) -> Html:
         *(tag("p", sentence) for sentence in verdict.details),
         tag("dl", *_rows(incident)),
         _argument(incident),
-        _alternatives(incident),
+        _alternatives(incident, "Not excluded: may be the cause as well", still_open=True),
+        _alternatives(incident, "Ruled out, and why", still_open=False),
         _next_time(incident),
         class_=f"verdict {_mood(incident)}",
     )
@@ -99,12 +100,12 @@ def _argument(incident: Incident) -> Html | None:
     return details(words.ARGUMENT[verdict.hang][1], tag("ul", *said), open_=True)
 
 
-def _alternatives(incident: Incident) -> Html | None:
-    others = incident.verdict.alternatives[:20]
+def _alternatives(incident: Incident, name: str, *, still_open: bool) -> Html | None:
+    others = [other for other in incident.verdict.alternatives if other.open is still_open][:20]
     if not others:
         return None
     said = (tag("li", *_named(other.cause), ": ", prose(other.why_not)) for other in others)
-    return details("Ruled out, and why", tag("ul", *said), open_=len(others) < 3)
+    return details(name, tag("ul", *said), open_=len(others) < 3)
 
 
 def _next_time(incident: Incident) -> Html | None:

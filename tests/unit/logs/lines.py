@@ -17,6 +17,16 @@ def gave_up(rank: int, number: int, op: str = "ALLREDUCE", given: int = 100, mad
     )
 
 
+def gave_up_in_old_words(rank: int, number: int | None, op: str, shape: str, prefix: str = "") -> str:
+    """As torch 2.0 and before say it; those before 2.0 without a number."""
+    numbered = f"SeqNum={number}, " if number is not None else ""
+    return (
+        f"{prefix}[E ProcessGroupNCCL.cpp:828] [Rank {rank}] Watchdog caught collective operation timeout:"
+        f" WorkNCCL({numbered}OpType={op}, TensorShape=[{shape}], Timeout(ms)=1800000) ran for 1802710 milliseconds"
+        " before timing out."
+    )
+
+
 def far(
     rank: int,
     number: int,

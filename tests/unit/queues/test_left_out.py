@@ -40,3 +40,20 @@ def test_in_the_turn_of_the_report_itself_the_two_may_have_changed_places_which_
         found = verdict(JobDumps(_job(**turns), EVERYONE), tmp_path / str(at))
         assert (found.cause, blamed(found)) == ("skipped-collective", [CULPRIT])
         assert "group-order-cycle" in [other.cause for other in found.alternatives]
+
+
+def _experts(rank: int, layers: int) -> list[Step]:
+    group = f"ep{rank // 4}"
+    layer: list[Step] = [Call("all_gather", 88, 4, group, out=16), Sync(), Call("all_to_all", 103, 128, group)]
+    return [*layer * layers, Call("all_reduce", 0, 9000), Sync()]
+
+
+def test_a_layer_left_out_at_the_end_of_a_step_is_no_order_of_groups(tmp_path: Path) -> None:
+    """Each earlier step had the layer three times before the gradients; to come later, three calls had to."""
+    groups = {"ep0": (0, 1, 2, 3), "ep1": (4, 5, 6, 7)}
+    programs = {rank: _experts(rank, 3) * 5 for rank in range(8)}
+    programs[6] = [*_experts(6, 3) * 3, *_experts(6, 2), *_experts(6, 3)]
+    found = verdict(JobDumps(programs, dict(groups), timed=False), tmp_path)
+    assert (found.cause, found.certainty, blamed(found)) == ("skipped-collective", "undetermined", [6])
+    assert [each.cause for each in found.alternatives] == ["group-order-cycle"]
+    assert "rank 6 made 3 calls like all_gather" in " ".join(found.evidence)

@@ -70,3 +70,39 @@ def test_two_groups_of_the_same_ranks_are_no_mismatch(tmp_path: Path) -> None:
     """All members know both groups, and call them in unlike order."""
     found = verdict(JobDumps(_programs((3,)), GROUPS), tmp_path)
     assert found.cause != "new-group-mismatch"
+
+
+class OtherMembers(JobDumps):
+    """Each rank makes the group of its column; rank 3 takes another list of ranks for its own."""
+
+    taken: tuple[int, ...] = (2, 3)
+
+    def document(self, rank: int) -> dict[str, Any]:
+        found = super().document(rank)
+        entries = [entry | {"process_group": (entry["process_group"][0], "dp")} for entry in found["entries"]]
+        config = {name: group | {"desc": "dp"} for name, group in found["pg_config"].items()}
+        for name, group in config.items():
+            if rank == 3 and group["ranks"] == "[1, 3]":
+                config[name] = group | {"ranks": str(list(self.taken))}
+        return found | {"pg_config": config, "entries": entries}
+
+
+def _columns() -> OtherMembers:
+    programs: dict[int, list[Step]] = {
+        rank: [Call("all_reduce", 40, 8, "even" if rank % 2 == 0 else "odd"), Sync()] for rank in range(4)
+    }
+    return OtherMembers(programs, {"even": (0, 2), "odd": (1, 3)}, broken={"odd": 1})
+
+
+def test_a_group_of_other_members_under_one_name_is_told(tmp_path: Path) -> None:
+    """Rank 2, which rank 3 takes for a member, is in another column, as that column's other rank has it too."""
+    found = verdict(_columns(), tmp_path)
+    assert (found.cause, found.certainty, blamed(found)) == ("new-group-mismatch", Certainty.LIKELY, [3])
+    assert "rank 1 has it with ranks 1 and 3 and rank 3 has it with ranks 2-3" in found.summary
+
+
+def test_of_two_lists_of_members_that_fit_the_other_groups_neither_is_named(tmp_path: Path) -> None:
+    job = _columns()
+    job.taken = (3, 5)
+    found = verdict(job, tmp_path)
+    assert (found.cause, blamed(found)) == ("new-group-mismatch", [])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hangwatch.model import Certainty
+from hangwatch.commands import evidence_files
+from hangwatch.model import Certainty, Judgement, Status
 from hangwatch.queues.pairs import stuck_pairs
 from hangwatch.queues.stuck import Kind
 from hangwatch.recorder import QueueReader
@@ -372,3 +374,53 @@ def test_the_ranks_of_a_whole_stage_are_named_where_none_of_its_replicas_comes(t
     found = verdict(JobDumps(programs, groups), tmp_path)
     assert blamed(found) == [2, 3]
     assert "So it is with rank 3 in other groups" in found.summary
+
+
+def _of_other_moments(folder: Path, *, older: bool) -> Judgement:
+    """Rank 0 of a pipeline sends no more; the dump of rank 1 lacks its last sends, which rank 2 received."""
+    job = pipe({0: [*pipeline(0, 6), Stop()], **{rank: pipeline(rank, 8) for rank in (1, 2, 3)}})
+    job.written_after_s = None
+    job.write(folder)
+    document = job.document(1)
+    entries = [each for each in document["entries"] if each["state"] == "completed"]
+    if older:
+        entries = entries[:-4]
+    (folder / "nccl_trace_rank_1").write_bytes(pickle.dumps({**document, "entries": entries}, protocol=2))
+    found = evidence_files.sort_out([folder]).assessment.judgement
+    assert found is not None
+    return found
+
+
+def test_a_rank_whose_sends_others_received_without_its_record_went_on(tmp_path: Path) -> None:
+    """As in a healthy pipeline, whose dumps are of different moments and have lost their dates."""
+    found = _of_other_moments(tmp_path, older=True)
+    assert (found.status, found.verdict.culprits) == (Status.WAITING, ())
+    assert "that of rank 1 ends before sends that other ranks received from it" in found.verdict.summary
+
+
+def test_a_rank_that_sent_all_that_others_received_may_be_to_blame(tmp_path: Path) -> None:
+    found = _of_other_moments(tmp_path, older=False)
+    assert (found.status, blamed(found.verdict)) == (Status.HUNG, [1])
+
+
+def test_the_end_of_a_message_whose_size_is_new_is_named_where_its_peer_counts_its_calls_otherwise(
+    tmp_path: Path,
+) -> None:
+    """Each rank numbers its own sends and receives: rank 1, between two others, has made twice as many as rank 2."""
+    programs: dict[int, list[Step]] = {rank: pipeline(rank, 5, last=2) for rank in range(3)}
+    last = max(place for place, step in enumerate(programs[2]) if isinstance(step, Call))
+    programs[2][last] = Call("recv", 400, 16, "pipe", peer=1)
+    found = verdict(JobDumps(programs, {"pipe": (0, 1, 2)}), tmp_path)
+    assert (found.cause, found.certainty, blamed(found)) == ("collective-mismatch", Certainty.LIKELY, [2])
+
+
+def test_a_send_and_a_receive_wait_each_in_a_call_of_their_own(tmp_path: Path) -> None:
+    """Rank 3 takes rank 1 for its peer; it is not said to stand in the send in which rank 2 waits for it."""
+    programs: dict[int, list[Step]] = {rank: pipeline(rank, 5) for rank in range(4)}
+    programs[3] = [*pipeline(3, 3)[:-1], Call("recv", 400, 32, "pipe", peer=1), *pipeline(3, 1)]
+    found = verdict(JobDumps(programs, {"pipe": (0, 1, 2, 3)}, timed=False), tmp_path)
+    assert blamed(found) == [3]
+    waits = {each.rank: each for each in found.waits}
+    assert (waits[2].what.split()[0], waits[2].awaited) == ("send", (3,))
+    assert (waits[3].what.split()[0], waits[3].awaited) == ("recv", (1,))
+    assert all(not each.also for each in found.waits)

@@ -9,7 +9,7 @@ const MOST_DETAILS = 3;
 /** `headline` is "HUNG, proven, 3.1 s after the last step"; `link` where the rest stands, "" for nowhere. */
 export function markdown(verdict: Verdict, headline: string, job: Pick<Job, "name" | "id">, link: string, checks: readonly NextCheck[] = []): string {
   const said = [verdict.summary, ...verdict.details.slice(0, MOST_DETAILS)].join(" ");
-  const parts = [`**${plain(headline)}** in \`${code(job.name || job.id)}\``, `> ${plain(said)}`, rows(verdict), excerpt(verdict), list("Evidence", verdict.evidence), ruledOut(verdict), nextTime(checks), link && `More: <${link}>`];
+  const parts = [`**${plain(headline)}** in \`${code(job.name || job.id)}\``, `> ${plain(said)}`, rows(verdict), excerpt(verdict), list("Evidence", verdict.evidence), others(verdict, "Not excluded", true), others(verdict, "Ruled out", false), nextTime(checks), link && `More: <${link}>`];
   return `${parts.filter(Boolean).join("\n\n")}\n`;
 }
 
@@ -37,9 +37,10 @@ function list(name: string, sentences: readonly string[]): string {
   return sentences.length ? `**${name}**\n\n${sentences.slice(0, MOST).map((sentence) => `- ${plain(sentence)}`).join("\n")}` : "";
 }
 
-function ruledOut(verdict: Verdict): string {
-  const others = verdict.alternatives.slice(0, MOST).map((other) => `- ${named(other.cause)}: ${plain(other.why_not)}`);
-  return others.length ? `**Ruled out**\n\n${others.join("\n")}` : "";
+function others(verdict: Verdict, name: string, open: boolean): string {
+  const lines = verdict.alternatives.filter((other) => Boolean(other.open) === open).slice(0, MOST)
+    .map((other) => `- ${named(other.cause)}: ${plain(other.why_not)}`);
+  return lines.length ? `**${name}**\n\n${lines.join("\n")}` : "";
 }
 
 function nextTime(checks: readonly NextCheck[]): string {

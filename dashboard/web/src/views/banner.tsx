@@ -139,10 +139,21 @@ function Rows({ verdict, scene }: { verdict: Verdict; scene: Scene }) {
       )}
     </>
   );
+  const open = verdict.alternatives.filter((other) => other.open);
+  const excluded = verdict.alternatives.filter((other) => !other.open);
   const rest = verdict.alternatives.length > 0 && (
-    <Row label="Ruled out" kind="not">
-      <Alternatives others={verdict.alternatives} />
-    </Row>
+    <>
+      {open.length > 0 && (
+        <Row label="Not excluded" kind="not">
+          <Alternatives others={open} />
+        </Row>
+      )}
+      {excluded.length > 0 && (
+        <Row label="Ruled out" kind="not">
+          <Alternatives others={excluded} />
+        </Row>
+      )}
+    </>
   );
   return (
     <div class="reasons">

@@ -1,0 +1,42 @@
+"""Lines of the watchdog of torch 2.0 and before: the shape of the first output, and before 2.0 no numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.logs.lines import blamed, gave_up_in_old_words, judged
+
+
+@pytest.mark.parametrize("prefix", ["", "[rank{}]:"])
+def test_another_operation_under_one_number(prefix: str, tmp_path: Path) -> None:
+    calls = [("ALLREDUCE", "25557032")] * 2 + [("BROADCAST", "53120"), ("ALLREDUCE", "25557032")]
+    lines = [gave_up_in_old_words(rank, 2210, *call, prefix.format(rank)) for rank, call in enumerate(calls)]
+    found = judged(tmp_path, "\n".join(lines))
+    assert blamed(found) == [2]
+    assert found.judgement is not None
+    assert "rank 2 calls broadcast (53,120 elements)" in found.judgement.verdict.summary
+
+
+def test_the_elements_are_those_of_all_dimensions(tmp_path: Path) -> None:
+    shapes = ["512, 768", "384, 1024", "512", "512, 768"]
+    lines = [gave_up_in_old_words(rank, 7, "ALLREDUCE", shape) for rank, shape in enumerate(shapes)]
+    found = judged(tmp_path, "\n".join(lines))
+    assert blamed(found) == [2]
+    assert found.judgement is not None
+    assert "ranks 0-1 and 3 call all_reduce (393,216 elements)" in found.judgement.verdict.summary
+
+
+def test_a_rank_without_such_a_line_is_awaited(tmp_path: Path) -> None:
+    lines = [gave_up_in_old_words(rank, 7, "ALLREDUCE", "512") for rank in (0, 1, 3)]
+    assert blamed(judged(tmp_path, "\n".join(lines))) == [2]
+
+
+def test_calls_without_numbers_blame_no_rank(tmp_path: Path) -> None:
+    lines = [gave_up_in_old_words(rank, None, "ALLREDUCE", "512") for rank in (0, 1, 3)]
+    found = judged(tmp_path, "\n".join(lines)).judgement
+    assert found is not None
+    assert (found.status, found.verdict.culprits, found.verdict.victims) == ("hung", (), (0, 1, 3))
+    assert "do not number the calls" in found.verdict.summary
+    assert "rank 0: allreduce" in found.verdict.evidence
