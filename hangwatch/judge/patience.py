@@ -36,7 +36,7 @@ from hangwatch.stacks.frames import origin
 
 FACTS_S = 60.0  # the most patience where a fact stands
 SET_UP_CALLS = 8  # collectives that DDP makes of a model's shapes, parameters and buffers
-OUTSIDE = 2.0  # times its patience for what comes from outside of the job, and may be late
+FROM_OUTSIDE = 2.0  # times its patience for what comes from outside of the job, and may be late
 WORKS_OFF = 5.0  # in a loop that ends by itself: it may be slow, as a rank is that computes
 CONFIRMED = 0.5  # of that patience a fact must have stood: a rank that worked until now is not held since then
 
@@ -163,12 +163,12 @@ def _on_host(entry: Blocked) -> bool:
 def resting(snapshot: Snapshot) -> frozenset[int]:
     """Ranks that sleep again and again in their own code, where no rank of the job does anything else but wait.
 
-    They may poll for what comes late, so that is no fact. But none of them compiles, warms a cache or evaluates: the
-    longer patience with those stages is not meant for them.
+    Or that wait for a lock of a program beside the job. They may poll for what comes late, so that is no fact. But none
+    of them compiles, warms a cache or evaluates: the longer patience with those stages is not meant for them.
     """
     views = [RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks]
     waiting = [view for view in views if view.now.doing in COLLECTIVE_WAITS | {Doing.NEW_GROUP}]
-    asleep = [view for view in views if view not in waiting and _sleeps(view)]
+    asleep = [view for view in views if view not in waiting and (_sleeps(view) or _by_a_stranger(view))]
     complete = len(views) == (snapshot.job.world_size or len(views)) and len(waiting) + len(asleep) == len(views)
     return frozenset(view.rank for view in asleep) if waiting and complete else frozenset()
 
@@ -182,11 +182,11 @@ def outside_waits(snapshot: Snapshot) -> dict[int, float]:
     views = [RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks]
     loops = {view.rank: view.now.loop for view in views if _naps_itself(view)}
     naps = {
-        rank: WORKS_OFF if loop.bounded else OUTSIDE
+        rank: WORKS_OFF if loop.bounded else FROM_OUTSIDE
         for rank, loop in loops.items()
         if loop is not None and not loop.asks_store
     }
-    return {**{view.rank: OUTSIDE for view in views if _is_in_others_hands(view)}, **naps}
+    return {**{view.rank: FROM_OUTSIDE for view in views if _is_in_others_hands(view)}, **naps}
 
 
 def _naps_itself(view: RankView) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from hangwatch.model import Frame
 from hangwatch.source.syntax import holds, scope_of, within
 
-_MOST = 8  # names of each
+_NAMES_TOLD = 8  # names of each
 
 
 def entered(frames: Sequence[tuple[Frame, ast.Module]]) -> tuple[str, ...]:
@@ -20,14 +20,14 @@ def entered(frames: Sequence[tuple[Frame, ast.Module]]) -> tuple[str, ...]:
         if holds(node.body, frame.line)
         for name in _names(node)
     )
-    return tuple(dict.fromkeys(found))[:_MOST]
+    return tuple(dict.fromkeys(found))[:_NAMES_TOLD]
 
 
 def entering(frames: Sequence[tuple[Frame, ast.Module]]) -> tuple[str, ...]:
     """The names in the head of the `with` statement at the innermost of them; none where that line is another one."""
     for frame, tree in frames[:1]:
         heads = [node for node in _withs(tree, frame.line) if not holds(node.body, frame.line)]
-        return tuple(name for node in heads for name in _names(node))[:_MOST]
+        return tuple(name for node in heads for name in _names(node))[:_NAMES_TOLD]
     return ()
 
 

@@ -11,7 +11,7 @@ from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective
 from hangwatch.ranks.sides import spread
 
-_MOST = 8  # calls in flight that are looked at
+_IN_FLIGHT = 8  # calls in flight that are looked at
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def other_order(case: Case) -> OtherOrder | None:
     if found is None or not ways:
         return None
     one, other = ways[0]
-    for count in range(2, _MOST + 1):
+    for count in range(2, _IN_FLIGHT + 1):
         runs = [_run(case, found, rank, count) for rank in (one[0], other[0])]
         if None in runs:
             return None

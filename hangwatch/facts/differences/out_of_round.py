@@ -14,8 +14,8 @@ from hangwatch.facts.calls.mismatches import Mismatch, Token, as_they_parted, bo
 from hangwatch.facts.case import Case, once
 from hangwatch.ranks.sides import spread
 
-_CONTEXT = 2  # calls before that tell where in its round a rank is
-_MOST = 16  # calls of a round that are looked for behind the one that was due
+_CALLS_BEFORE = 2  # calls before that tell where in its round a rank is
+_AHEAD = 16  # calls of a round that are looked for behind the one that was due
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,11 @@ def _missing(
     `now` is the step of `own`: a call of the next step in every round, and of the same one now, was made again.
     """
     tokens = [each for each, _ in made]
-    last = tokens[-_CONTEXT:]
+    last = tokens[-_CALLS_BEFORE:]
     counts, steps, rounds = set(), set(), 0
-    for start in range(len(made) - _CONTEXT):
-        end = start + _CONTEXT
-        behind = tokens[end : end + _MOST]
+    for start in range(len(made) - _CALLS_BEFORE):
+        end = start + _CALLS_BEFORE
+        behind = tokens[end : end + _AHEAD]
         if tokens[start:end] != last:
             continue
         if behind[0] != due or own not in behind[1:]:

@@ -9,7 +9,7 @@ import pytest
 
 from hangwatch.facts.case import Case
 from hangwatch.judge.argument import patience
-from hangwatch.judge.patience import OUTSIDE, held, outside_waits, resting, shortened
+from hangwatch.judge.patience import FROM_OUTSIDE, held, outside_waits, resting, shortened
 from hangwatch.model import (
     Collective,
     Frame,
@@ -437,7 +437,7 @@ def test_a_rank_that_has_ended_is_no_reason_to_call_the_others_hung() -> None:
     )
 
 
-@pytest.mark.parametrize(("role", "times"), [("stranger", OUTSIDE), ("leftover", None), ("orphan", None)])
+@pytest.mark.parametrize(("role", "times"), [("stranger", FROM_OUTSIDE), ("leftover", None), ("orphan", None)])
 def test_a_program_beside_the_job_lets_go_of_its_lock_in_its_own_time(role: str, times: float | None) -> None:
     """A rank of an earlier run that was left over will never let go of it."""
     lock = LockFile(FILE.path, 4711, owner_alive=True, age_s=9.0, owner=LockOwner(4711, role=role))
@@ -463,4 +463,4 @@ def at_work(**parts: Any) -> RankEvidence:
 def test_a_rank_that_waits_for_tasks_of_its_own_threads_is_given_time(loop: LoopFacts | None, held_by: str) -> None:
     found = snapshot(at_work(loop=loop), WAITING)
     assert held(found).get(0, "") == held_by
-    assert outside_waits(found).get(0) == (None if held_by else OUTSIDE)
+    assert outside_waits(found).get(0) == (None if held_by else FROM_OUTSIDE)

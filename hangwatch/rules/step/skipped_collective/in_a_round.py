@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from hangwatch import words
 from hangwatch.facts.calls.call_sites import sites_of
+from hangwatch.facts.calls.queues import departure_of
 from hangwatch.facts.calls.skip_paths import evidence_of, skip_path, the_only, ways_past
 from hangwatch.facts.case import Case
 from hangwatch.facts.differences.out_of_round import out_of_round
@@ -14,8 +15,11 @@ from hangwatch.rules.finding import Finding
 
 
 def left_out_of_a_round(case: Case) -> Finding | None:
-    """What a rank calls came, in its rounds before, behind what the other ranks call."""
-    ahead = out_of_round(case) if case.in_trouble else None
+    """What a rank calls came, in its rounds before, behind what the other ranks call.
+
+    Where the calls of all ranks tell it by the order of their rounds, that is told instead.
+    """
+    ahead = out_of_round(case) if case.in_trouble and departure_of(case) is None else None
     if ahead is None:
         return None
     ways = tuple(replace(way, inner=True) for way in ways_past(case, ahead.due.place))
