@@ -25,6 +25,7 @@ from hangwatch.facts.processes.child import (
 from hangwatch.facts.processes.data_loading import Feeding, Worker
 from hangwatch.facts.processes.leaving import LONG_SLEEP_S, exits_by_stack
 from hangwatch.facts.processes.locks import KERNEL_CALLS, held_lock, holds, lock_name
+from hangwatch.facts.processes.own_locks import own_locks
 from hangwatch.facts.processes.sleep import sleeps_long
 from hangwatch.facts.processes.store_waits import awaits_key, store_ports, waits_for_key
 from hangwatch.model import OpenFile, Phase, ProcessFacts, Reading, Snapshot
@@ -88,8 +89,11 @@ def _is_in_others_hands(view: RankView) -> bool:
 
 
 def _by_its_threads(view: RankView) -> bool:
-    """Its main thread waits for others of its own that run the program's code: a task each, and no watch for ever."""
-    waits = view.now.doing is Doing.LOCK or view.sleeps_privately
+    """Its main thread waits for others of its own that run the program's code: a task each, and no watch for ever.
+
+    Not where these wait for what the main one has: that is a deadlock.
+    """
+    waits = (view.now.doing is Doing.LOCK or view.sleeps_privately) and own_locks(view) is None
     pairs = zip(view.threads, view.evidence.stacks, strict=True)
     own = (thread for thread, stack in pairs if not stack.main)
     return waits and any(

@@ -446,6 +446,13 @@ def test_a_program_beside_the_job_lets_go_of_its_lock_in_its_own_time(role: str,
     assert (0 in held(found)) is (times is None)
 
 
+def test_threads_that_wait_for_what_the_main_one_has_are_at_no_task() -> None:
+    entered: dict[str, Any] = {"entered": ("metrics",), "entering": ("weights",)}
+    one = at_work(entered=("weights",), entering=("metrics",))
+    stuck = replace(one, stacks=(replace(one.stacks[0], **entered), *one.stacks[1:]))
+    assert held(snapshot(replace(stuck, earlier_stacks=stuck.stacks), WAITING)) == {0: "waits for a lock"}
+
+
 def at_work(**parts: Any) -> RankEvidence:
     thread = ThreadStack(9, "scorer_0", frames((SCRIPT, 6, "score")), active=False, **parts)
     facts = {"private_wait": True, "system_call": "futex"}
