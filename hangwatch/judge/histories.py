@@ -59,7 +59,6 @@ from hangwatch.rules.step.skipped_collective.by_a_meeting import went_by_a_meeti
 from hangwatch.rules.step.skipped_collective.by_a_rank_check import went_by_for_its_rank
 from hangwatch.rules.step.skipped_collective.by_count import left_out_while_it_counted
 from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls, passed_a_call
-from hangwatch.rules.step.skipped_collective.in_a_round import left_out_of_a_round
 from hangwatch.rules.step.skipped_collective.in_another_loop import left_out_in_another_loop
 from hangwatch.rules.step.skipped_collective.in_background import left_out_in_the_background
 from hangwatch.rules.step.skipped_collective.while_accumulating import left_a_backward_out
@@ -127,7 +126,6 @@ HISTORIES: tuple[Rule, ...] = (
     called_again,
     fewer_steps,
     passed_a_call,
-    left_out_of_a_round,
     left_out_in_another_loop,
     mispaired_at_a_new_place,
     made_another_turn,

@@ -49,3 +49,7 @@ def waits_for_a_task(stack: ThreadStack) -> bool:
     """A thread of an executor that has nothing to do: it acts again only when another thread gives it a task."""
     inner = next(iter(python_of(stack)), None)
     return inner is not None and inner.file.endswith(_EXECUTOR) and name_of(inner.function) == "_worker"
+
+
+def runs_users_code(stack: ThreadStack) -> bool:
+    return any(origin(frame.file) == "user" for frame in stack.frames if not frame.native)

@@ -19,7 +19,7 @@ from hangwatch.model import (
 )
 from hangwatch.ranks.last_words import Kind, last_words
 from hangwatch.ranks.processes import IDLE_CPU_S, computes, is_chosen, without_its_call
-from hangwatch.ranks.thread_stacks import awaits_a_thread, python_of, stack_of, waits_for_a_lock
+from hangwatch.ranks.thread_stacks import awaits_a_thread, python_of, runs_users_code, stack_of, waits_for_a_lock
 from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing, Within
 from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import may_communicate, origin
@@ -43,8 +43,8 @@ _IDLERS = frozenset({Doing.LOCK, Doing.SLEEP, Doing.JOIN_CHILD, Doing.JOIN_THREA
 class RankView:
     """One rank: its evidence and what follows from it alone.
 
-    `followed` says that another rank had failed before this one ended, of whose end nothing is known; `returned` that
-    a package ran the program's function in a thread, which has ended, while the process lives on.
+    `followed`: another rank had failed before this one ended, of whose end nothing is known. `returned`: a package ran
+    the program's function in a thread, which has ended.
     """
 
     rank: int
@@ -93,9 +93,9 @@ class RankView:
         """What the training thread does: the main one, or another where that trains and the main one only waits."""
         if self.main.in_collective or self.phase in OVER:
             return self.main
-        others = [thread for thread in self.threads if not thread.main and thread.in_collective]
         if self.returned:
             return Activity(Doing.NOTHING)
+        others = [thread for thread in self.threads if not thread.main and thread.in_collective]
         hosted = self.hosted
         unseen = self.dead and self.main.doing is Doing.NOTHING  # of its end the trace of one thread may be left
         idles = self.main.doing in _IDLERS or waits_for_a_lock(self.main, self.evidence.process)
@@ -112,11 +112,6 @@ class RankView:
             thread, where=main.where, block=main.block, in_loop=main.in_loop, loop=main.loop, guard=main.guard
         )
 
-    @property
-    def hosted(self) -> tuple[Activity, ...]:
-        """The threads that run the user's program for the package that the main one serves."""
-        return self._with_users_code if self.serves_a_package else ()
-
     @cached_property
     def serves_a_package(self) -> bool:
         """The main thread runs a package's loop, such as an actor's, and nothing of the user's or of torch."""
@@ -125,14 +120,10 @@ class RankView:
         return "package" in found and found.isdisjoint(("user", "torch"))
 
     @cached_property
-    def _with_users_code(self) -> tuple[Activity, ...]:
-        """The other threads that the user's code runs in."""
-        pairs = zip(self.threads, self.evidence.stacks, strict=True)
-        return tuple(
-            thread
-            for thread, stack in pairs
-            if not stack.main and any(origin(frame.file) == "user" for frame in stack.frames if not frame.native)
-        )
+    def hosted(self) -> tuple[Activity, ...]:
+        """The threads that run the user's program for the package that the main one serves."""
+        pairs = zip(self.threads, self.evidence.stacks, strict=True) if self.serves_a_package else ()
+        return tuple(thread for thread, stack in pairs if not stack.main and runs_users_code(stack))
 
     @property
     def where(self) -> Frame | None:

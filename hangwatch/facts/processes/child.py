@@ -12,10 +12,11 @@ from functools import cached_property
 
 from hangwatch import words
 from hangwatch.model import Frame, LoaderFacts, ProcessEvidence, ProcessFacts, ThreadStack
+from hangwatch.ranks.thread_stacks import runs_users_code
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Activity, Doing
 from hangwatch.stacks.classify import activity
-from hangwatch.stacks.frames import name_of, origin, user_frame
+from hangwatch.stacks.frames import name_of, user_frame
 
 CHILD_IDLE_CPU_S = 0.05  # of a process that waits; on a busy machine one that computes gets little
 CHILD_QUIET_IO = 64 << 10  # bytes between two samples; a child writes nothing for us
@@ -131,7 +132,7 @@ class Child:
         if self.stack is None:
             return self.facts.deadlocked  # the kernel says it where its frames could not be read
         others = (stack for stack in self.evidence.stacks if not stack.main)
-        if any(origin(frame.file) == "user" for stack in others for frame in stack.frames):
+        if any(map(runs_users_code, others)):
             return False
         return self.facts.private_wait or (self.now.doing is Doing.LOCK and not self._in_semaphore)
 
@@ -222,8 +223,7 @@ def _inside(view: RankView) -> tuple[Frame, ...]:
 
 def thread_of_parent(view: RankView) -> ThreadStack | None:
     """A thread of the rank, beside the main one, that runs the program's code."""
-    others = (stack for stack in view.evidence.stacks if not stack.main)
-    return next((stack for stack in others if any(origin(frame.file) == "user" for frame in stack.frames)), None)
+    return next((stack for stack in view.evidence.stacks if not stack.main and runs_users_code(stack)), None)
 
 
 def _python(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:

@@ -22,7 +22,9 @@ def skipped_collective(case: Case) -> Finding | None:
     found = parting(case)
     if found is None:
         by_sites = left_out_with_its_step(case) or skipped_by_site(case) or skipped_by_order(case)
-        return by_sites or left_out_of_a_round(case) or earlier_than_ever(case)
+        if by_sites is not None or _tells_by_order(case):
+            return by_sites
+        return left_out_of_a_round(case) or earlier_than_ever(case)
     if not case.in_trouble:
         return None
     if found.how is not Left.SKIPPED or not found.who:
