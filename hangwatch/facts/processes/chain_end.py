@@ -9,7 +9,7 @@ from hangwatch.facts.processes.child import Child
 from hangwatch.facts.processes.data_loading import Feeding, Worker
 from hangwatch.facts.processes.leaving import awaited_threads, is_leaving
 from hangwatch.facts.processes.locks import LockWait, holder_name, holds, lock_name, lock_wait, stale_lock
-from hangwatch.facts.processes.own_code import awaited_children, how_stuck
+from hangwatch.facts.processes.own_code import awaited_children, how_stuck, others_compute
 from hangwatch.model import ChainEnd, Phase, ThreadStack
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing, Within
@@ -165,7 +165,9 @@ def _stands(view: RankView) -> str:
     if view.now.doing is Doing.NOTHING:
         return "shows no stack"
     if view.busy:
-        return f"computes{_in(view)}"
+        return (
+            f"waits{_in(view)}, while other threads of it compute" if others_compute(view) else f"computes{_in(view)}"
+        )
     if view.in_kernel is not None and "sleep" in (view.in_kernel.system_call or ""):
         return f"sleeps{_in(view)}"  # time.sleep has no frame of its own
     return f"{how_stuck(view).removeprefix('it ')}{_in(view)}"

@@ -103,7 +103,8 @@ def how_stuck(view: RankView) -> str:
     if process is not None and process.blocked_on is not None:
         return f"it waits {_on(view, process, process.blocked_on)}"
     if view.busy:
-        return f"it runs, and none of its counters moves ({view.cpu:.1f} s of processor time in the last second)"
+        runs = "waits, while other threads of its process run" if others_compute(view) else "runs"
+        return f"it {runs}, and none of its counters moves ({view.cpu:.1f} s of processor time in the last second)"
     if process is not None and view.moves_data:
         return f"it moves data ({words.size(process.io_delta_bytes or 0)} in the last second)"
     kind = {
@@ -133,6 +134,12 @@ def _of_own_locks(locks: OwnLocks) -> str:
         f"it waits for {locks.taken}, which its thread {locks.thread!r} holds, and that thread waits for"
         f" {locks.held}{words.at(locks.where)}, which the main one holds: a deadlock of two locks"
     )
+
+
+def others_compute(view: RankView) -> bool:
+    """Its training thread waits in the kernel, and its process uses the processor all the same."""
+    process = view.in_kernel
+    return view.busy and view.steady and process is not None and process.state == "S" and bool(process.system_call)
 
 
 def in_debugger(view: RankView) -> bool:

@@ -67,9 +67,15 @@ def test_all_wait_for_one_whose_worker_is_in_uninterruptible_sleep() -> None:
 
 
 def test_a_rank_that_computes_may_work_for_long() -> None:
-    found = still(waits(0), waits(1), waits(2), behind(3, facts={"cpu_delta_s": 0.9}))
+    found = still(waits(0), waits(1), waits(2), behind(3, facts={"cpu_delta_s": 0.9, "system_call": ""}))
     assert "ranks 0-2 wait in backward (train.py:50) for rank 3, which computes in main (train.py:50)" in line(found)
     assert line(found).endswith("reported as hung after 5 min")  # five times its patience, as the verdict has it
+
+
+def test_a_rank_whose_other_threads_compute_waits_for_them_or_for_others() -> None:
+    """Such as those of torch's RPC, which look for messages all the time."""
+    found = still(waits(0), waits(1), waits(2), behind(3, facts={"cpu_delta_s": 0.9, "system_call": "futex"}))
+    assert "for rank 3, which waits in main (train.py:50), while other threads of it compute" in line(found)
 
 
 @pytest.mark.parametrize(
