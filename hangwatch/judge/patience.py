@@ -31,6 +31,7 @@ from hangwatch.facts.processes.store_waits import awaits_key, store_ports, waits
 from hangwatch.model import OpenFile, Phase, ProcessFacts, Reading, Snapshot
 from hangwatch.proof.waits import ASLEEP, Blocked
 from hangwatch.ranks.processes import computes
+from hangwatch.ranks.thread_stacks import runs_users_code
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing, Within
 from hangwatch.stacks.frames import origin
@@ -95,14 +96,8 @@ def _by_its_threads(view: RankView) -> bool:
     """
     waits = (view.now.doing is Doing.LOCK or view.sleeps_privately) and own_locks(view) is None
     pairs = zip(view.threads, view.evidence.stacks, strict=True)
-    own = (thread for thread, stack in pairs if not stack.main)
-    return waits and any(
-        thread.doing in _TASKS and _is_users(thread) and (thread.loop is None or thread.loop.bounded) for thread in own
-    )
-
-
-def _is_users(thread: Activity) -> bool:
-    return thread.where is not None and origin(thread.where.file) == "user"
+    own = (thread for thread, stack in pairs if not stack.main and runs_users_code(stack))
+    return waits and any(thread.doing in _TASKS and (thread.loop is None or thread.loop.bounded) for thread in own)
 
 
 def _by_a_stranger(view: RankView) -> bool:

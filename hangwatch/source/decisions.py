@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hangwatch.source.guards import asks_rank
-from hangwatch.source.syntax import called, is_added_to, within
+from hangwatch.source.syntax import CLOCKS, FILES, called, is_added_to, within
 
 Asks = Literal["rank", "value", "check", "alike"]
 
@@ -57,29 +57,19 @@ _SIZES = frozenset({"len", "numel", "size", "shape", "sum", "count"})
 _PLAIN = frozenset(
     {"bool", "float", "int", "abs", "round", "max", "min", "item", "sum", "mean", "detach", "cpu", "tolist"}
 )
-_CLOCKS = frozenset(
-    {
-        "time",
-        "monotonic",
-        "perf_counter",
-        "process_time",
-        "now",
-        "random",
-        "randint",
-        "rand",
-        "randn",
-        "randperm",
-        "normal",
-        "uniform",
-        "choice",
-        "sample",
-        "multinomial",
-        "bernoulli",
-    }
-)
-_FILES = frozenset(
-    {"exists", "isfile", "isdir", "is_file", "is_dir", "getmtime", "getsize", "stat", "listdir", "iterdir", "glob"}
-)  # what a node finds on its disk, at that moment
+_OF_CHANCE = CLOCKS | {
+    "random",
+    "randint",
+    "rand",
+    "randn",
+    "randperm",
+    "normal",
+    "uniform",
+    "choice",
+    "sample",
+    "multinomial",
+    "bernoulli",
+}
 _VERDICTS = re.compile(
     r"^(is|should|need|needs|must|do|want|wants)_|improved|better|best|stop|save|retry|redo|converged|trigger|expired"
     r"|request|preempt|interrupt|terminat|signal|flag"
@@ -167,7 +157,7 @@ class _Reader:
     def _alike_call(self, node: ast.Call, depth: int) -> bool:
         if self._communicates(node):
             return True
-        if called(node) in _CLOCKS | _FILES or (called(node) == "len" and node.args) or self._differs_within(node):
+        if called(node) in _OF_CHANCE | FILES or (called(node) == "len" and node.args) or self._differs_within(node):
             return False
         data = [*node.args, *(keyword.value for keyword in node.keywords)]
         if not data and self._asks_an_object(node):
@@ -282,7 +272,7 @@ class _Reader:
     def _differs_within(self, node: ast.Call) -> bool:
         """A function of this module that asks for the rank, a clock or a file, whatever it is given."""
         return any(
-            called(part) in _CLOCKS | _FILES if isinstance(part, ast.Call) else asks_rank(part, self.tree)
+            called(part) in _OF_CHANCE | FILES if isinstance(part, ast.Call) else asks_rank(part, self.tree)
             for part in self._parts_of(node)
             if isinstance(part, ast.Call | ast.Name | ast.Attribute)
         )

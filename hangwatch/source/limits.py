@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import ast
 
-from hangwatch.source.syntax import SCOPES, called, ends, is_added_to, within
+from hangwatch.source.syntax import CLOCKS, SCOPES, called, ends, is_added_to, within
 
 _GROWS = frozenset({"append", "appendleft"})  # by one item a turn; what a set adds may be in it
 _WITHOUT_END = frozenset({"count", "cycle", "repeat", "iter"})  # iter(queue.get, None): until that comes
-_CLOCKS = frozenset({"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "now"})
 
 
 def ends_by_itself(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
@@ -45,7 +44,7 @@ def _is_or(test: ast.BoolOp) -> bool:
 
 
 def _asks_clock(node: ast.AST) -> bool:
-    return any(called(each) in _CLOCKS for each in ast.walk(node))
+    return any(called(each) in CLOCKS for each in ast.walk(node))
 
 
 def _leaves(statement: ast.stmt) -> bool:

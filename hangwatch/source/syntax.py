@@ -8,6 +8,12 @@ from functools import lru_cache
 from typing import TypeGuard
 
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+CLOCKS = frozenset(
+    {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "now"}
+)
+FILES = frozenset(
+    {"exists", "isfile", "isdir", "is_file", "is_dir", "getmtime", "getsize", "stat", "listdir", "iterdir", "glob"}
+)  # what a node finds on its disk, at that moment
 ENDS_PROCESS = frozenset({"exit", "_exit", "abort", "quit"})
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

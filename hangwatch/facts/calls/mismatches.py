@@ -61,6 +61,12 @@ def token(call: Collective) -> Token | None:
     return None if place is None else Token(place, shape(call))
 
 
+def tokens_before(case: Case, rank: int, call: Collective) -> list[tuple[int | None, Token | None]]:
+    """What `rank` called in the group of `call` before that one, in its order, and in which steps."""
+    made = (each for each in case.ledger.calls_in(rank, call.group) if each.seq < call.seq)
+    return [(case.ledger.step_of(rank, each), token(each)) for each in made]
+
+
 def _meetings(case: Case) -> Iterator[tuple[Group, int]]:
     """Numbers at which ranks wait, or at which ranks have ended; each once."""
     seen = {}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import takewhile
 
 from hangwatch.facts.call_site import in_backward, path
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective, Frame
-from hangwatch.ranks.sides import spread
+from hangwatch.ranks.sides import by_value, spread
 from hangwatch.stacks.frames import origin, user_frame
 
 _CHECKPOINT = "/torch/utils/checkpoint.py"
@@ -32,23 +32,38 @@ class Recomputed:
 @once
 def recomputed_alone(case: Case) -> Recomputed | None:
     """Some ranks repeat calls in their backward, and the others none of them."""
-    found = {rank: call for rank in case.ranks if (call := _repeated(case, rank)) is not None}
-    others = tuple(rank for rank in case.ranks if rank not in found)
-    if not found or not others:
+    sides = _sides(case)
+    found, others = (tuple(sorted(sides.get(repeats, ()))) for repeats in (True, False))
+    call = _repeated(case, found[0]) if found and others else None
+    if call is None:
         return None
-    call = found[min(found)]
     line = path(call.frames)[:1]
     made_too = all(any(path(each.frames)[:1] == line for each in _calls(case, rank)) for rank in spread(others))
-    return Recomputed(tuple(sorted(found)), others, call, _asked(case, min(found))) if made_too else None
+    return Recomputed(found, others, call, _asked(case, found[0])) if made_too else None
 
 
-def _calls(case: Case, rank: int) -> Sequence[Collective]:
-    return tuple(case.ledger.calls(rank).values())
+def _sides(case: Case) -> dict[bool, list[int]]:
+    """The ranks by whether they repeat calls; none where some that stand at one line do, and others there do not.
+
+    Of many ranks at one line a few are asked: each has thousands of calls.
+    """
+    sides: dict[bool, list[int]] = {}
+    for ranks in by_value({view.rank: view.where for view in case}).values():
+        asked = {rank: _repeated(case, rank) is not None for rank in spread(ranks)}
+        if len(asked) < len(ranks) and len(set(asked.values())) > 1:
+            return {}
+        for rank in ranks:
+            sides.setdefault(asked.get(rank, asked[ranks[0]]), []).append(rank)
+    return sides
+
+
+def _calls(case: Case, rank: int) -> Iterable[Collective]:
+    return case.ledger.calls(rank).values()
 
 
 def _repeated(case: Case, rank: int) -> Collective | None:
     calls = _calls(case, rank)
-    return next((call for call in calls if in_backward(call) and _below_checkpoint(call)), None)
+    return next((call for call in calls if _below_checkpoint(call) and in_backward(call)), None)
 
 
 def _below_checkpoint(call: Collective) -> bool:

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hangwatch.facts.calls.mismatches import Mismatch, Token, both_ways, mispaired, token
+from hangwatch.facts.calls.mismatches import Mismatch, Token, both_ways, mispaired, token, tokens_before
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective
 from hangwatch.ranks.sides import spread
@@ -58,6 +58,5 @@ def _all_alike(case: Case, found: Mismatch, ranks: tuple[int, ...], tokens: list
 def had_that_order(case: Case, rank: int, calls: tuple[Collective, ...]) -> int:
     """In how many steps `rank` made the first two of `calls` right after each other, from where it made them now."""
     first, second = (token(call) for call in calls[:2])
-    made = sorted(case.ledger.calls_in(rank, calls[0].group), key=lambda call: call.seq)
-    earlier = [(case.ledger.step_of(rank, call), token(call)) for call in made if call.seq < calls[0].seq]
+    earlier = tokens_before(case, rank, calls[0])
     return sum(one == (step, first) and step is not None for one, (step, token) in pairwise(earlier) if token == second)

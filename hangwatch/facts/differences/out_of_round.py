@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hangwatch.facts.calls.call_sites import HABIT
-from hangwatch.facts.calls.mismatches import Mismatch, Token, as_they_parted, both_ways, mispaired, token
+from hangwatch.facts.calls.mismatches import Mismatch, Token, as_they_parted, both_ways, mispaired, token, tokens_before
 from hangwatch.facts.case import Case, once
 from hangwatch.ranks.sides import spread
 
@@ -47,44 +47,37 @@ def _ahead(case: Case, found: Mismatch, ranks: tuple[int, ...], others: tuple[in
     due, own = token(found.calls[others[0]]), token(found.calls[ranks[0]])
     if due is None or own is None:
         return None
-    each = [_missing(_before(case, found, rank), due, own, _step(case, found, rank)) for rank in spread(ranks)]
+    asked = [(rank, found.calls[rank]) for rank in spread(ranks)]
+    each = [
+        _missing(tokens_before(case, rank, call), due, own, case.ledger.step_of(rank, call)) for rank, call in asked
+    ]
     if None in each or len({missing for missing, _ in filter(None, each)}) != 1:
         return None
     missing, rounds = each[0] or (0, 0)
     return OutOfRound(found, ranks, others, due, own, missing, rounds)
 
 
-def _before(case: Case, found: Mismatch, rank: int) -> list[tuple[Token | None, int | None]]:
-    """What `rank` called in that group before, in its order, and in which step."""
-    calls = sorted(case.ledger.calls_in(rank, found.group.name), key=lambda call: call.seq)
-    return [(token(call), case.ledger.step_of(rank, call)) for call in calls if call.seq < found.seq]
-
-
-def _step(case: Case, found: Mismatch, rank: int) -> int | None:
-    return case.ledger.step_of(rank, found.calls[rank])
-
-
 def _missing(
-    made: Sequence[tuple[Token | None, int | None]], due: Token, own: Token, now: int | None
+    made: Sequence[tuple[int | None, Token | None]], due: Token, own: Token, now: int | None
 ) -> tuple[int, int] | None:
     """How many calls lie between the last one made and `own` in each round before, and how many rounds show it.
 
     `now` is the step of `own`: a call of the next step in every round, and of the same one now, was made again.
     """
-    tokens = [each for each, _ in made]
+    tokens = [each for _, each in made]
     last = tokens[-_CALLS_BEFORE:]
     counts, steps, rounds = set(), set(), 0
     for start in range(len(made) - _CALLS_BEFORE):
         end = start + _CALLS_BEFORE
-        behind = tokens[end : end + _AHEAD]
         if tokens[start:end] != last:
             continue
+        behind = tokens[end : end + _AHEAD]
         if behind[0] != due or own not in behind[1:]:
             return None
-        rounds += 1
-        counts.add(behind.index(own, 1))
-        steps.add(_steps_on(made[end - 1][1], made[end + behind.index(own, 1)][1]))
-    as_usual = rounds >= HABIT and len(counts) == 1 and _steps_on(made[-1][1], now) in steps
+        rounds, place = rounds + 1, behind.index(own, 1)
+        counts.add(place)
+        steps.add(_steps_on(made[end - 1][0], made[end + place][0]))
+    as_usual = rounds >= HABIT and len(counts) == 1 and _steps_on(made[-1][0], now) in steps
     return (counts.pop(), rounds) if as_usual else None
 
 

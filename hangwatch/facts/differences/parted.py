@@ -30,8 +30,8 @@ ALIKE = 8  # calls before: calls of one kind and size are mispaired in silence, 
 class Parted:
     """`made` issued `call`; `without` went on to another call. `before` had come last on all of them.
 
-    `loop` is the loop in which those that made it stand. It is `left` where both the call and the one before it are
-    made there, and the others went on outside of it: what they went by is the rest of that loop.
+    `loop` is the loop in which those that made it stand, or stood then. It is `left` where both the call and the one
+    before it are made there, and the others went on outside of it: what they went by is the rest of that loop.
     """
 
     made: Ranks

@@ -20,8 +20,7 @@ def issued_in_another_order(case: Case) -> Finding | None:
     odd, habit = _odd(case, found)
     names = [_called(calls) for calls in found.calls]
     texts = [f"{case.name(ranks)} issued {name}" for ranks, name in zip(found.sides, names, strict=True)]
-    blamed = found.sides[0] if odd == found.sides[0] else found.sides[1]
-    where = user_frame(found.calls[found.sides.index(blamed)][0].frames)
+    first = found.calls[found.sides.index(odd)][0] if odd in found.sides else None
     return Finding(
         "collective-mismatch",
         Certainty.LIKELY,
@@ -29,7 +28,7 @@ def issued_in_another_order(case: Case) -> Finding | None:
         f" {found.found.group.name} on: {'; '.join(texts)}.",
         fix="issue asynchronous calls in one order on every rank: no condition and no order of events of a rank's own"
         " may decide which comes first; or give each kind of call a group of its own",
-        culprits=case.culprits(odd, where if len(odd) < len(case.ranks) else None),
+        culprits=case.culprits(odd, user_frame(first.frames) if first is not None else None),
         victims=case.victims(odd),
         step=case.ranks[odd[0]].step,
         evidence=(*habit, "each of these calls was made on both sides: none was left out"),

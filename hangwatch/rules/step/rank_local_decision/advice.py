@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from hangwatch.model import Bypass
+from hangwatch.source.syntax import CLOCKS, FILES
 
 OF_A_COUNTER = "let the counter begin alike on all ranks: broadcast the step that rank 0 resumes from"
 _OF_A_FILE = (
@@ -13,8 +14,8 @@ _OF_A_FILE = (
     " dist.broadcast_object_list(found, src=0); files on a node's own disk then have to be made on each node"
 )
 _OF_A_CLOCK = "let the clock of rank 0 decide: due = torch.tensor(float(due)); dist.broadcast(due, src=0)"
-_FILE = re.compile(r"\b(exists|isfile|isdir|is_file|is_dir|getmtime|getsize|stat|listdir|iterdir|glob)\(")
-_CLOCK = re.compile(r"\b(time|monotonic|perf_counter|process_time|now|elapsed)\b")
+_FILE = re.compile(rf"\b({'|'.join(sorted(FILES))})\(")
+_CLOCK = re.compile(rf"\b({'|'.join(sorted({*CLOCKS, 'elapsed'}))})\b")
 _BY_A_NUMBER, _BY_ANOTHER = re.compile(r"% \d"), re.compile(r"% \D")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hangwatch import words
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.queues import departure_of
@@ -22,7 +20,7 @@ def left_out_of_a_round(case: Case) -> Finding | None:
     ahead = out_of_round(case) if case.in_trouble and departure_of(case) is None else None
     if ahead is None:
         return None
-    ways = tuple(replace(way, inner=True) for way in ways_past(case, ahead.due.place))
+    ways = ways_past(case, ahead.due.place)
     (place, due), own = ahead.due, ahead.own
     if place == own.place and due.elements == own.shape.elements and not ways:
         return None  # the root alone differs, and may have been chosen otherwise
