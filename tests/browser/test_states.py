@@ -88,7 +88,7 @@ def test_a_job_that_hung_and_was_killed_is_told_in_the_past(
     banner = page.get_by_role("region", name="Verdict")
     expect(banner.locator(".status")).to_have_text("hung")
     red = banner.locator(".who").evaluate(BACKGROUND)
-    # WHEN somebody kills it
+    # WHEN it is killed
     fleet.stop()
     fleet.exit_code = -15
     fleet.finish()
