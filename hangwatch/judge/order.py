@@ -87,6 +87,7 @@ from hangwatch.rules.step.slow_checkpoint import slow_checkpoint
 from hangwatch.rules.step.uneven_steps import outside_of_join
 from hangwatch.rules.step.user_code_blocked import user_code_blocked
 from hangwatch.rules.step.user_code_blocked.at_the_start import came_too_late, late_for_new_group, late_rank
+from hangwatch.rules.step.user_code_blocked.for_a_remote_call import answers_no_call
 from hangwatch.rules.undetermined.brought_down import (
     ended_by_launcher,
     ended_by_peers,
@@ -96,6 +97,7 @@ from hangwatch.rules.undetermined.brought_down import (
 )
 from hangwatch.rules.undetermined.in_the_store import gave_up_on_a_key, waits_for_a_key
 from hangwatch.rules.undetermined.initialised_again import initialised_again
+from hangwatch.rules.undetermined.never_answered import never_answered
 
 ORDER: tuple[Rule, ...] = (
     # Numbers that contradict each other explain a port that is taken and a rank that exists twice.
@@ -179,6 +181,8 @@ ORDER: tuple[Rule, ...] = (
     slow_checkpoint,
     compile_skew,
     waits_for_a_key,
+    answers_no_call,
+    never_answered,
     user_code_blocked,
     gpu_fault,
     duplicate_gpu,

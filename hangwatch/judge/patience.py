@@ -26,6 +26,7 @@ from hangwatch.facts.processes.data_loading import Feeding, Worker
 from hangwatch.facts.processes.leaving import LONG_SLEEP_S, exits_by_stack
 from hangwatch.facts.processes.locks import KERNEL_CALLS, held_lock, holds, lock_name
 from hangwatch.facts.processes.own_locks import own_locks
+from hangwatch.facts.processes.remote_calls import nobody_calls
 from hangwatch.facts.processes.sleep import sleeps_long
 from hangwatch.facts.processes.store_waits import awaits_key, store_ports, waits_for_key
 from hangwatch.model import OpenFile, Phase, ProcessFacts, Reading, Snapshot
@@ -82,7 +83,8 @@ def held(snapshot: Snapshot) -> dict[int, str]:
         for view in living
         if found[view.rank] and not (_is_in_others_hands(view) or _by_a_rank(view, living, found))
     }
-    return facts or _in_a_meeting(snapshot, living) or _mispaired(snapshot, living) or _for_each_other(snapshot, living)
+    others = (_in_a_meeting, _in_remote_calls, _mispaired, _for_each_other)
+    return facts or next((held for fact in others if (held := fact(snapshot, living))), {})
 
 
 def _is_in_others_hands(view: RankView) -> bool:
@@ -126,6 +128,13 @@ def _in_a_meeting(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int, s
     if not all(entry is not None and entry.certain for entry in others):
         return {}  # a backward may compute
     return dict.fromkeys(meet, "waits for all workers, others of which wait in collectives")
+
+
+def _in_remote_calls(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int, str]:
+    """Ranks wait for answers (torch's RPC), and what should give them waits, too."""
+    complete = 1 < (snapshot.job.world_size or 0) <= len(living)
+    waits = "waits in a call of another rank, and what answers it waits, too"
+    return {view.rank: waits for view in living} if complete and nobody_calls(living) else {}
 
 
 def _mispaired(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int, str]:

@@ -54,7 +54,9 @@ class ProcessFacts:
     started_at: float | None = None
     command: str = ""  # redacted
     cpu_s: float | None = None  # user + system time since its start
-    cpu_delta_s: float | None = None  # CPU time spent between the two samples, of a rank without what it spent for us
+    # CPU time spent between the two samples, without what threads spent that ask for messages again and again, nor what
+    # a rank spent for us
+    cpu_delta_s: float | None = None
     io_delta_bytes: int | None = None  # bytes read + written between the two samples
     threads: int | None = None
     resident_bytes: int | None = None
@@ -79,6 +81,7 @@ class ProcessFacts:
     received_bytes: int | None = None  # over the TCP connection that its main thread waits on, since that was made
     received_delta_bytes: int | None = None  # of these, between the two samples: it waits for more of what comes
     deadlocked: bool = False  # and so does every other thread of it: no thread is left to release it
+    polling_s: float | None = None  # of `cpu_s`, what threads used that ask for messages again and again
 
 
 @dataclass(frozen=True)

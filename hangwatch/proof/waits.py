@@ -14,7 +14,7 @@ from hangwatch.proof.needs import Needs
 from hangwatch.ranks.device_waits import Path, may_wait_on_device, on_device, python_frames, queued, shows_device_wait
 from hangwatch.ranks.ledger import Group, Ledger, is_numbered
 from hangwatch.ranks.view import RankView
-from hangwatch.stacks.activity import IN_DDPS_FORWARD, POINT_TO_POINT, Activity, Doing
+from hangwatch.stacks.activity import IN_DDPS_FORWARD, POINT_TO_POINT, UNRECORDED, Activity, Doing
 
 _MOST_SERVERS = 8  # ranks that take messages from any rank at once
 ASLEEP = ("gloo", "cpu:gloo")  # backends whose calls are waited for asleep
@@ -82,8 +82,8 @@ class Waits:
         now = view.now
         if not now.in_collective or self._finds_no_room(view):
             return self._on_device(view)
-        if now.doing is Doing.MEETING:
-            return Blocked(view.rank, now)  # it is not recorded which workers have called: the answer may be on its way
+        if now.doing in UNRECORDED and not (now.doing is Doing.REMOTE_CALL and self._ledger.outstanding(view.rank)):
+            return Blocked(view.rank, now)  # the answer may be on its way
         if self._is_through(view) or self.runs_backward(view):
             return None
         if now.op in POINT_TO_POINT or self._open_peer(view) is not None:

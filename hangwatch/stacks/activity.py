@@ -25,6 +25,7 @@ class Doing(StrEnum):
     BACKWARD = "backward"  # torch's backward pass: computes, or waits for gradient collectives
     WORK_WAIT = "work-wait"  # an asynchronous collective's wait()
     MEETING = "meeting"  # a call of a framework's that waits for all workers, by other means than a process group
+    REMOTE_CALL = "remote-call"  # waits for the answer of a function that another rank runs (torch's RPC), or a Future
     RENDEZVOUS = "rendezvous"  # the store, before or while groups are made
     NEW_GROUP = "new-group"  # making a process group
     DESTROY = "destroy"  # destroy_process_group
@@ -45,7 +46,9 @@ class Doing(StrEnum):
     NOTHING = "nothing"  # no frames at all
 
 
-COLLECTIVE_WAITS = frozenset({Doing.COLLECTIVE, Doing.BACKWARD, Doing.WORK_WAIT, Doing.MEETING})
+COLLECTIVE_WAITS = frozenset({Doing.COLLECTIVE, Doing.BACKWARD, Doing.WORK_WAIT, Doing.MEETING, Doing.REMOTE_CALL})
+# No record tells who has made such a call, or is to answer it.
+UNRECORDED = frozenset({Doing.MEETING, Doing.REMOTE_CALL})
 
 
 class Within(StrEnum):

@@ -31,9 +31,11 @@ _SAME_OP = {
     "monitored_barrier": "barrier",
 }
 
-# Ray Train: an actor answers when all workers have asked, and never before.
-_WORKERS_MEET = re.compile(r"/ray/train/v2/_internal/execution/(context|collective_impl)\.py$")
+# Ray Train: an actor answers when all workers have asked, and never before. RPC: all leave together.
+_RPC = "/torch/distributed/rpc/api.py"
+_WORKERS_MEET = re.compile(rf"/ray/train/v2/_internal/execution/(context|collective_impl)\.py$|{_RPC}$")
 _MEETINGS = {
+    "_wait_all_workers": "rpc.shutdown",
     "_sync_checkpoint_dir_name_across_ranks": "report",
     "barrier": "barrier",
     "broadcast_from_rank_zero": "broadcast_from_rank_zero",
@@ -50,6 +52,7 @@ _NATIVE_ENGINE = "torch::autograd::Engine::thread_main"
 _NATIVE_JOIN = re.compile(r"ncclCommInit|c10d::NCCLComm::create|ProcessGroupNCCL::(init|get)NCCLComm")
 _HOOK = re.compile(r"/hangwatch_agent/(rank/)?hooks/collectives\.py$")  # our probe's frame around a group's methods
 _DDP = "/nn/parallel/distributed.py"
+_FUTURES = "/torch/futures/__init__.py"  # of a `Work`, or of a remote call
 _WAIT_TENSOR = ("wait_tensor", "trigger_wait")
 _OF_COMPILER = re.compile(r"/torch/_(dynamo|inductor|functorch)/|/triton/(compiler|backends|runtime)/")
 _AROUND_COMPILED_CODE = ("eval_frame.py", "runtime_wrappers.py", "external_utils.py")
@@ -117,6 +120,13 @@ def _meets_the_workers(names: Names) -> Told:
     for frame, name, file in names:
         if name in _MEETINGS and _WORKERS_MEET.search(file):
             return Doing.MEETING, _MEETINGS[name], frame
+    return None
+
+
+def _waits_for_an_answer(names: Names) -> Told:
+    for frame, _, file in names:
+        if file.endswith((_RPC, _FUTURES)):
+            return Doing.REMOTE_CALL, "an RPC" if file.endswith(_RPC) else "a Future", frame
     return None
 
 
@@ -234,6 +244,7 @@ def _blocks_in_python(names: Names) -> Told:
 _RULES = (
     _waits_in_collective,
     _meets_the_workers,
+    _waits_for_an_answer,
     _makes_or_destroys_group,
     _waits_for_loader,
     _runs_backward,

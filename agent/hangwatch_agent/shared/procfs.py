@@ -53,7 +53,10 @@ def reason(error: OSError) -> str:
 
 
 def stat_of(pid: int, proc: Path = PROC) -> Stat | None:
-    """The `stat` of a process; None if it is gone or its line makes no sense."""
+    """The `stat` of a process; None if it is gone or its line makes no sense.
+
+    With /proc/PID/task as `proc` it is that of a thread.
+    """
     try:
         return parse_stat(read_text(proc / str(pid) / "stat"))
     except (OSError, ValueError, IndexError):

@@ -707,6 +707,7 @@ export interface ProcessFacts {
   received_bytes: number | null;
   received_delta_bytes: number | null;
   deadlocked: boolean;
+  polling_s: number | null;
 }
 
 export interface Socket {

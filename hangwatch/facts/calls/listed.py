@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from hangwatch.facts.call_site import by_the_engine
 from hangwatch.facts.case import Case
-from hangwatch.stacks.activity import Doing, Within
+from hangwatch.stacks.activity import UNRECORDED, Within
 
 
 def would_list(case: Case, rank: int, other: int) -> bool:
     """The records of `other` would show a call such as that in which `rank` waits, with its place.
 
     What DDP issues by itself, in forward and backward, is on no board: a flight recorder alone lists it, and those of
-    the engine's own threads have no place. Of a framework's meetings there is no record at all.
+    the engine's own threads have no place. Of a framework's meetings, and of RPC, there is no record.
     """
     now = case.ranks[rank].now
-    if now.doing is Doing.MEETING:
+    if now.doing in UNRECORDED:
         return False
     if now.within.isdisjoint((Within.BACKWARD, Within.BUFFERS)):
         return True

@@ -34,6 +34,8 @@ SETTING_PREFIXES = (
 )  # fmt: skip
 USUAL_STATES = "RSI"
 MOST_THREADS = 128  # that are asked whether all of them wait
+# What TensorPipe (torch's RPC) and NCCL call threads that ask for messages again and again: each takes a processor.
+POLLERS = ("TP_", "NCCL Progress")
 
 
 def process_facts(
@@ -67,13 +69,17 @@ def second_sample(first: ProcessFacts, second: ProcessFacts) -> ProcessFacts:
         second,
         command=first.command if second.state == "D" else second.command,  # not read in that state
         environment=second.environment or first.environment,
-        cpu_delta_s=_difference(first.cpu_s, second.cpu_s),
+        cpu_delta_s=_difference(_without_polling(first), _without_polling(second)),
         io_delta_bytes=_difference(first.io_bytes, second.io_bytes),
         written_delta_bytes=_difference(first.written_bytes, second.written_bytes),
         received_delta_bytes=_difference(first.received_bytes, second.received_bytes)
         if first.blocked_on == second.blocked_on
         else None,
     )
+
+
+def _without_polling(facts: ProcessFacts) -> float | None:
+    return None if facts.cpu_s is None else facts.cpu_s - (facts.polling_s or 0.0)
 
 
 N = TypeVar("N", int, float)
@@ -126,6 +132,7 @@ class _Look:
             written_bytes=io[1] if io else None,
         )
         if not zombie:  # nothing of the rest is left of a zombie
+            threads = self._threads()
             values = dataclasses.replace(
                 values,
                 wait_channel=self._try("wait channel", self._wait_channel),
@@ -141,7 +148,8 @@ class _Look:
                 sockets=self._try("sockets", lambda: sockets.sockets_of(pid, proc, tables=tcp)) or (),
                 standard_pipes=self._try("pipes", lambda: descriptors.standard_pipes(pid, proc)) or (),
                 environment=self._try("environment", self._environment) or {},
-                unusual_threads=self._unusual_threads(),
+                unusual_threads=self._unusual_threads(threads),
+                polling_s=sum(thread.cpu_s for thread in threads if thread.name.startswith(POLLERS)),
             )
         if self.refused and procfs.stat_of(pid, proc) is None:
             return ProcessFacts(pid, "X", started_at=values.started_at, command=values.command)
@@ -182,9 +190,8 @@ class _Look:
         found = counters().get(inode) if inode is not None else None
         return found.received if found is not None else None
 
-    def _unusual_threads(self) -> tuple[ThreadFacts, ...]:
-        found = (self._thread(thread) for thread in self._try("threads", self._thread_ids) or ())
-        return tuple(thread for thread in found if thread and thread.state not in USUAL_STATES)
+    def _unusual_threads(self, threads: list[Stat]) -> tuple[ThreadFacts, ...]:
+        return tuple(self._thread(thread) for thread in threads if thread.state not in USUAL_STATES)
 
     def _all_wait(self) -> bool:
         """Every thread waits, without a timeout, for another one of this process; an unknown state counts as moving."""
@@ -198,15 +205,14 @@ class _Look:
     def _thread_ids(self) -> list[int]:
         return sorted(int(path.name) for path in (self.folder / "task").iterdir())
 
-    def _thread(self, thread: int) -> ThreadFacts | None:
-        folder = self.folder / "task" / str(thread)
-        try:
-            stat = procfs.parse_stat(procfs.read_text(folder / "stat"))
-        except (OSError, ValueError, IndexError):
-            return None
-        if stat.state in USUAL_STATES:
-            return ThreadFacts(thread, stat.name, stat.state)
-        return ThreadFacts(thread, stat.name, stat.state, _channel_or_none(folder), self._thread_call(thread))
+    def _threads(self) -> list[Stat]:
+        known = self._try("threads", self._thread_ids) or ()
+        found = (procfs.stat_of(thread, self.folder / "task") for thread in known)
+        return [stat for stat in found if stat is not None]
+
+    def _thread(self, stat: Stat) -> ThreadFacts:
+        folder = self.folder / "task" / str(stat.pid)
+        return ThreadFacts(stat.pid, stat.name, stat.state, _channel_or_none(folder), self._thread_call(stat.pid))
 
     def _thread_call(self, thread: int) -> str | None:
         try:

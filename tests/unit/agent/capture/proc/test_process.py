@@ -149,3 +149,21 @@ def test_a_relative_path_is_that_of_the_working_directory(tmp_path: Path) -> Non
     assert descriptors.named(5, "file", tmp_path) == OpenFile(-1, f"{data}/file", "ext4")
     (folder / "cwd").unlink()
     assert descriptors.named(5, "queue", tmp_path) == OpenFile(-1, "queue", None)
+
+
+def test_threads_that_poll_for_messages_do_not_work(tmp_path: Path) -> None:
+    """GIVEN a process, most of whose time its poller took WHEN it is sampled twice THEN only the rest counts."""
+    folder = made_up.process(tmp_path, 5)
+    poller = folder / "task/6"
+    poller.mkdir()
+
+    def used(ticks: int, polling: int) -> ProcessFacts:
+        for path, name, spent in ((folder, "python", ticks), (poller, "TP_SHM_reactor", polling)):
+            _, _, tail = (folder / "task/5/stat").read_text().rpartition(")")
+            values = tail.split()
+            values[11:13] = [str(spent), "0"]
+            (path / "stat").write_text(f"{path.name} ({name}) " + " ".join(values))
+        return process_facts(5, proc=tmp_path)
+
+    facts = second_sample(used(200, 150), used(300, 240))
+    assert (facts.polling_s, facts.cpu_delta_s) == (240 / procfs.TICKS_PER_S, pytest.approx(10 / procfs.TICKS_PER_S))

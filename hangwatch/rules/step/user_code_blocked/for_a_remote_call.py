@@ -1,0 +1,36 @@
+"""All ranks wait in calls of torch's RPC, and a function that one of them runs for others does not come back."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.processes.remote_calls import sentences, unanswered
+from hangwatch.model import Certainty
+from hangwatch.rules.finding import Finding
+
+
+def answers_no_call(case: Case) -> Finding | None:
+    """No rank is left to make the call for which the function waits, if it waits for one."""
+    found = unanswered(case)
+    if found is None or not found.ends:
+        return None
+    first = found.ends[0]
+    ends = {each.view.rank: each for each in reversed(found.ends)}
+    ranks, where = sorted(ends), first.thread.where
+    asking = sorted({view.rank for view in found.asking} - set(ranks))
+    calls = words.plural(sum(each.view is first.view for each in found.ends), "call")
+    waiting = f"{case.wait_words(asking)} for answers{words.at(case.usual_place(asking))}, and " if asking else ""
+    return Finding(
+        "user-code-blocked",
+        Certainty.LIKELY,
+        f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'does', 'do')} not answer: {calls} of other ranks"
+        f" {words.verb(len(found.ends), 'stands', 'stand')} there in {where.function if where else '?'}{words.at(where)};"
+        f" {waiting}no rank makes another call.",
+        fix="what that function waits for should come with another call, or from another thread: look for a path by"
+        " which a rank leaves a call out; give the wait and the call a timeout",
+        culprits=tuple(ends[rank].view.culprit(ends[rank].thread.where) for rank in ranks),
+        victims=tuple(asking),
+        step=first.view.step,
+        evidence=sentences(found),
+        awaited=tuple(ranks),
+    )

@@ -1,0 +1,35 @@
+"""All ranks wait in calls of torch's RPC, and no thread of any of them works on an answer."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.processes.remote_calls import sentences, unanswered
+from hangwatch.model import Certainty
+from hangwatch.rules.finding import Finding
+
+
+def never_answered(case: Case) -> Finding | None:
+    """A function has returned a Future, which another call was to complete: none makes it, and none is to blame."""
+    found = unanswered(case)
+    if found is None or found.ends:
+        return None
+    asking = sorted({*(view.rank for view in found.asking), *(each.view.rank for each in found.served)})
+    inner = next((each for each in found.served if each.asks), None)
+    where = inner.thread.where if inner is not None else case.usual_place(asking)
+    idle = [view.rank for view in case if view.rank not in asking]
+    runs = words.verb(len(idle), "runs", "run")
+    beside = f" {case.name(idle, capital=True)} {runs} no function for another one." if idle else ""
+    ends = [inner.view.rank] if inner is not None else asking
+    return Finding(
+        "undetermined",
+        Certainty.UNDETERMINED,
+        f"{case.name(ends, capital=True)} {words.verb(len(ends), 'waits', 'wait')} for the answer of a remote call"
+        f"{words.at(where)}, and no thread of any rank works on it: another call was to bring it, which no rank makes."
+        f"{beside}",
+        fix="look at what completes the Future that the called function has returned: it may count calls, or workers,"
+        " of which one has ended or left one out; give calls a timeout",
+        victims=tuple(asking),
+        evidence=sentences(found),
+        awaited=tuple(case.ranks),
+    )
