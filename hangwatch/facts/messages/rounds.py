@@ -1,9 +1,10 @@
 """Sends and receives between two ranks, round by round: which side of an unserved one has left its habit.
 
 A round lies between two collectives of a group that both ranks are members of; where they have issued none, it is a
-step. Rounds are alike where the same line issued the collective before them. A pair of ranks that exchanged equally
-many messages in every such round on record has a habit. Where one waits for a message in vain, the counts of the
-present round show whether its peer sent fewer than usual or it expected more.
+step. Rounds are alike where the same line issued the collective before them, for the same kind of data (the length and
+the bytes of an object are two). A pair of ranks that exchanged equally many messages in every such round on record has
+a habit; so has one that did so once, as other peers did in that round and in the present one. Where one waits for a
+message in vain, the counts of the present round show whether its peer sent fewer than usual or it expected more.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
-from hangwatch.facts.call_site import Site, site
+from hangwatch.facts.call_site import site
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.messages.intervals import messages
 from hangwatch.model import Collective, StepName
@@ -47,7 +49,7 @@ class LeftHabit:
 
 @dataclass
 class _Round:
-    opened: Site | None  # where the collective before it was called
+    opened: Hashable  # where the collective before it was called, and of what kind its data was
     calls: list[Collective] = field(default_factory=list)  # those with peers, and collectives of other groups
     _served: dict[Hashable, list[Collective]] = field(default_factory=dict)  # what was asked for, as it is asked often
 
@@ -128,12 +130,12 @@ def _is_early_too(rounds: Rounds, found: LeftHabit) -> bool:
 def amid_its_turn(case: Case, rank: int, group: str) -> bool:
     """`rank` made equally many messages, whatever its peers, behind each collective of `group` like the last one.
 
-    It has made no more behind the last one: so it has not come to the next.
+    It has made no more behind the last one: so it has not come to the next, as far as one such turn tells.
     """
     rounds = _rounds(case, rank, group)
     opened = rounds[max(rounds)].opened if rounds else None
     *before, now = [_messages(rounds[n].calls).total() for n in sorted(rounds) if rounds[n].opened == opened] or [0]
-    return len(before) >= HABITUAL_ROUNDS and len(set(before)) == 1 and 0 < now <= before[0]
+    return len(set(before)) == 1 and 0 < now <= before[0]
 
 
 def _all(case: Case) -> Iterator[LeftHabit | None]:
@@ -176,15 +178,53 @@ def _ran_out(case: Case, rank: int) -> bool:
     return loader is not None and loader.exhausted
 
 
+@dataclass(frozen=True)
+class _Pair:
+    """The rank `rank`, which is in `call` with `peer`, and that peer, with the rounds of both."""
+
+    case: Case
+    rank: int
+    peer: int
+    call: Collective
+    markers: str
+
+    @cached_property
+    def mine(self) -> Rounds:
+        return _rounds(self.case, self.rank, self.markers)
+
+    @cached_property
+    def theirs(self) -> Rounds:
+        return _rounds(self.case, self.peer, self.markers)
+
+    @property
+    def other(self) -> str:
+        return counterpart(self.call.op)
+
+    def made(self, n: int) -> int:
+        return self.mine[n].serving(self.call.op, self.peer, self.call)
+
+    def served(self, n: int) -> int:
+        return self.theirs[n].serving(self.other, self.rank, self.call)
+
+    def others_keep_to(self, count: int, before: Sequence[int], now: int) -> bool:
+        """Another peer exchanged as many with the rank in the rounds before, and has made as many in this one."""
+        peers = {call.peer for n in before for call in self.mine[n].calls if call.peer is not None} - {self.peer}
+        pairs = (_Pair(self.case, self.rank, peer, self.call, self.markers) for peer in sorted(peers))
+        return bool(before) and any(
+            now in pair.theirs
+            and pair.served(now) == count
+            and all(n in pair.theirs and pair.made(n) == pair.served(n) == count for n in before)
+            for pair in pairs
+        )
+
+
 def _by(case: Case, entry: Blocked, call: Collective, peer: int, markers: str) -> LeftHabit | None:
-    mine, theirs = _rounds(case, entry.rank, markers), _rounds(case, peer, markers)
+    pair = _Pair(case, entry.rank, peer, call, markers)
+    mine, theirs = pair.mine, pair.theirs
     present = max(mine, default=0)
     alike = [n for n in sorted(mine.keys() & theirs.keys()) if mine[n].opened == mine[present].opened]
     over = {n for n in alike if not entry.activity.in_collective and _is_over(case, entry.rank, mine[n])}
-    found = (
-        _in_round(entry, call, peer, mine, theirs, alike[: place + 1], over=alike[place] in over)
-        for place in reversed(range(len(alike)))
-    )
+    found = (_in_round(pair, alike[: place + 1], over=alike[place] in over) for place in reversed(range(len(alike))))
     first = next((each for each in found if each is not None), None)
     if first is None:
         return None
@@ -203,30 +243,29 @@ def _is_over(case: Case, rank: int, made: _Round) -> bool:
     return step is not None and last is not None and last < step
 
 
-def _in_round(
-    entry: Blocked, call: Collective, peer: int, mine: Rounds, theirs: Rounds, alike: list[int], *, over: bool
-) -> LeftHabit | None:
+def _in_round(pair: _Pair, alike: list[int], *, over: bool) -> LeftHabit | None:
     """What differs in the last of the `alike` rounds, where all those before it were equal."""
     *before, now = alike
-    other = counterpart(call.op)
-    made = {n: mine[n].serving(call.op, peer, call) for n in alike}
-    served = {n: theirs[n].serving(other, entry.rank, call) for n in alike}
-    usual = {count for n in before for count in (made[n], served[n])}
-    if len(before) < HABITUAL_ROUNDS or len(usual) != 1:
+    made, served = pair.made, pair.served
+    usual = {count for n in before for count in (made(n), served(n))}
+    if len(usual) != 1:
         return None
     count = usual.pop()
-    if made[now] > count == served[now]:
-        return LeftHabit(entry.rank, peer, made[now], count, len(before), call, now)
-    if not count >= made[now] > served[now]:
+    if len(before) < HABITUAL_ROUNDS and not pair.others_keep_to(count, before, now):
+        return None
+    rank, peer, call, theirs = pair.rank, pair.peer, pair.call, pair.theirs
+    if made(now) > count == served(now):
+        return LeftHabit(rank, peer, made(now), count, len(before), call, now)
+    if not count >= made(now) > served(now):
         return None  # where neither made them, as at the end of an epoch, none is missing
-    if made[now] < count and over:
+    if made(now) < count and over:
         return None  # its host runs ahead of the device, and made no more in that round: neither kept to the habit
-    lasts = {n: theirs[n].last(other, entry.rank, call) for n in before}
+    lasts = {n: theirs[n].last(pair.other, rank, call) for n in before}
     last = lasts[before[-1]]
-    fewer = LeftHabit(peer, entry.rank, served[now], count, len(before), last, now, repeated=theirs[now].came_to(last))
+    fewer = LeftHabit(peer, rank, served(now), count, len(before), last, now, repeated=theirs[now].came_to(last))
     if now < max(theirs) or theirs[now].has_passed(last, theirs[before[-1]]):
         return fewer
-    if served[now] and all(theirs[now].has_overtaken(usual, theirs[n]) for n, usual in lasts.items()):
+    if served(now) and all(theirs[now].has_overtaken(usual, theirs[n]) for n, usual in lasts.items()):
         return replace(fewer, early=True)
     return None
 
@@ -265,7 +304,7 @@ def _rounds(case: Case, rank: int, markers: str) -> Rounds:
         if is_numbered(call) and call.group == markers:
             number = call.seq
             found.setdefault(number - 1, _Round(None))
-            found.setdefault(number, _Round(site(call)))
+            found.setdefault(number, _Round((site(call), call.dtypes)))
         else:
             found.setdefault(number if markers else step_of(case, rank, call), _Round(None)).calls.append(call)
     if len(found) > 1 and not markers:

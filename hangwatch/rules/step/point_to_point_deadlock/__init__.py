@@ -330,10 +330,8 @@ def _did(found: LeftHabit) -> str:
 def _habit(found: LeftHabit) -> str:
     usual = words.plural(found.usual, _kind(found))
     before, now = ("round", "the next") if found.step is None else ("step", words.step(found.step))
-    return (
-        f"rank {found.rank} made {usual} {_direction(found)} in each of the {words.plural(found.rounds, before)}"
-        f" before, and {found.made} in {now}"
-    )
+    times = f"each of the {found.rounds} {before}s before" if found.rounds > 1 else f"the {before} before"
+    return f"rank {found.rank} made {usual} {_direction(found)} in {times}, and {found.made} in {now}"
 
 
 def _kind(found: LeftHabit) -> str:

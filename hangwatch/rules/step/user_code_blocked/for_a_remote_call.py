@@ -17,6 +17,7 @@ def answers_no_call(case: Case) -> Finding | None:
     first = found.ends[0]
     ends = {each.view.rank: each for each in reversed(found.ends)}
     ranks, where = sorted(ends), first.thread.where
+    function = where.function if where is not None else "?"
     asking = sorted({view.rank for view in found.asking} - set(ranks))
     calls = words.plural(sum(each.view is first.view for each in found.ends), "call")
     waiting = f"{case.wait_words(asking)} for answers{words.at(case.usual_place(asking))}, and " if asking else ""
@@ -24,7 +25,7 @@ def answers_no_call(case: Case) -> Finding | None:
         "user-code-blocked",
         Certainty.LIKELY,
         f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'does', 'do')} not answer: {calls} of other ranks"
-        f" {words.verb(len(found.ends), 'stands', 'stand')} there in {where.function if where else '?'}{words.at(where)};"
+        f" {words.verb(len(found.ends), 'stands', 'stand')} there in {function}{words.at(where)};"
         f" {waiting}no rank makes another call.",
         fix="what that function waits for should come with another call, or from another thread: look for a path by"
         " which a rank leaves a call out; give the wait and the call a timeout",
