@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from hangwatch.model import Frame, LoopFacts
 from hangwatch.source.limits import counts, ends_by_itself
-from hangwatch.source.syntax import ENDS_PROCESS, SCOPES, Function, called, ends, holds, scope_of, within
+from hangwatch.source.swallowed import clauses, named, swallowing
+from hangwatch.source.syntax import ENDS_PROCESS, SCOPES, Function, called, holds, scope_of, within
 
 _Loop = ast.For | ast.AsyncFor | ast.While
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_NO_ERRORS = frozenset({"KeyboardInterrupt", "SystemExit", "StopIteration", "GeneratorExit", "ImportError"})
 _ENDS_DATA = frozenset({"StopIteration", "StopAsyncIteration"})
 _OF_STORES = frozenset({"get", "add", "check", "wait", "compare_set", "multi_get", "num_keys"})
 _COUNTERS = frozenset({"range", "trange", "count"})
@@ -31,7 +31,7 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
         scope = scope_of(tree, frame.line)
         loop = innermost_loop(scope, frame.line)
         if loop is None:
-            skips += [Frame(frame.file, line, frame.function) for line in _swallowing(scope, frame.line)]
+            skips += [Frame(frame.file, line, frame.function) for line in swallowing(scope, frame.line, tree)]
             continue
         further = [
             (f, each)
@@ -41,12 +41,14 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
         ]
         loops = [(frame, loop), *further]
         exits = {place for f, each in loops for place in _places(f, _lines(each).exits)}
-        around = [(frame, scope, loop.lineno)] + [(f, scope_of(t, f.line), f.line) for f, t in frames[index + 1 :]]
-        outside = [Frame(f.file, line, f.function) for f, s, at in around for line in _swallowing(s, at)]
+        around = [(frame, scope, loop.lineno, tree)] + [
+            (f, scope_of(module, f.line), f.line, module) for f, module in frames[index + 1 :]
+        ]
+        outside = [Frame(f.file, line, f.function) for f, s, at, module in around for line in swallowing(s, at, module)]
         return LoopFacts(
             Frame(frame.file, loop.lineno, frame.function),
             counted=_is_counted(loop),
-            skips=(*skips, *_places(frame, _lines(loop).skips)),
+            skips=(*skips, *_places(frame, _skips(loop, tree))),
             leaves=_places(frame, _lines(loop).leaves),
             swallows=outside[0] if outside else None,
             outer=tuple(Frame(f.file, each.lineno, f.function) for f, each in further),
@@ -62,9 +64,8 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
 
 
 class _Lines(NamedTuple):
-    """Lines of a loop: where a turn can end early, where all of it can, with its iterator, or with the process."""
+    """Lines of a loop: where all of it can end early, with its iterator, or with the process."""
 
-    skips: tuple[int, ...]
     leaves: tuple[int, ...]
     drained: tuple[int, ...]
     exits: tuple[int, ...]
@@ -73,9 +74,14 @@ class _Lines(NamedTuple):
 @lru_cache(maxsize=64)
 def _lines(loop: _Loop) -> _Lines:
     """Remembered: many calls may stand in one loop."""
-    skips = sorted((*_own(loop.body, ast.Continue), *_going_on(loop.body)))
     leaves = sorted((*_by_condition(loop), *_left_from(loop.body)))
-    return _Lines(tuple(skips), tuple(leaves), tuple(_drained(loop)), tuple(sorted(set(_exits(loop)))))
+    return _Lines(tuple(leaves), tuple(_drained(loop)), tuple(sorted(set(_exits(loop)))))
+
+
+@lru_cache(maxsize=64)
+def _skips(loop: _Loop, tree: ast.Module) -> tuple[int, ...]:
+    """Where a turn can end early."""
+    return tuple(sorted((*_own(loop.body, ast.Continue), *_going_on(loop.body, tree))))
 
 
 def _is_endless(loop: _Loop) -> bool:
@@ -107,7 +113,7 @@ def _drained(loop: _Loop) -> list[int]:
         if isinstance(node, ast.Assign) and called(node.value) == "next" and len(node.value.args) > 1  # type: ignore[attr-defined]
         for target in node.targets
     }
-    ended = [node.body for node in nodes if isinstance(node, ast.ExceptHandler) and _names(node.type) & _ENDS_DATA]
+    ended = [node.body for node in nodes if isinstance(node, ast.ExceptHandler) and named(node.type) & _ENDS_DATA]
     ended += [node.body for node in nodes if isinstance(node, ast.If) and _is_none(node.test) in asked]
     left = set(_left_from(loop.body))
     return sorted(left & {line for body in ended for line in _left_from(body)})
@@ -132,7 +138,7 @@ def _exits(loop: _Loop) -> Iterator[int]:
 
 
 def _raised(node: ast.Raise) -> set[str]:
-    return _names(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
+    return named(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
 
 
 def innermost_loop(scope: ast.AST, line: int) -> _Loop | None:
@@ -183,66 +189,13 @@ def _own(body: Sequence[ast.stmt], kind: type[ast.stmt], *, nested: bool = False
             yield from _own(below, kind, nested=nested)  # type: ignore[arg-type]
 
 
-def _going_on(body: Sequence[ast.stmt]) -> Iterator[int]:
+def _going_on(body: Sequence[ast.stmt], tree: ast.Module) -> Iterator[int]:
     """Lines of clauses in a loop's body that swallow an error, after which its next turn follows."""
     for top in body:
         for node in (top, *within(top)):
-            for line, handler in _clauses(node):
+            for line, handler in clauses(node, tree):
                 if not any(isinstance(part, ast.Break | ast.Return | ast.Continue) for part in handler):
                     yield line
-
-
-def _swallowing(scope: ast.AST, line: int) -> Iterator[int]:
-    """Lines of clauses of `scope` that swallow an error which is raised at `line`, the innermost first."""
-    found = [
-        clause
-        for node in within(scope)
-        if isinstance(node, ast.Try | ast.With) and holds(node.body, line)
-        for clause, _ in _clauses(node)
-    ]
-    return reversed(found)
-
-
-def _clauses(node: ast.AST) -> Iterator[tuple[int, list[ast.AST]]]:
-    """The except clauses of a statement, and `with suppress(...)`, that let some error at least go no further.
-
-    A clause that raises again under a condition, as after the last try, goes on otherwise.
-    """
-    if isinstance(node, ast.Try):
-        for handler in node.handlers:
-            if catches_errors(handler) and not any(map(always_ends, handler.body)):
-                yield handler.lineno, [part for statement in handler.body for part in (statement, *within(statement))]
-    elif isinstance(node, ast.With) and suppresses(node):
-        yield node.lineno, []
-
-
-def always_ends(statement: ast.stmt) -> bool:
-    """An error goes further behind that statement, or the process ends, whatever its conditions ask for."""
-    if isinstance(statement, ast.If):
-        return bool(statement.orelse) and all(
-            any(map(always_ends, part)) for part in (statement.body, statement.orelse)
-        )
-    if isinstance(statement, ast.With | ast.AsyncWith):
-        return any(map(always_ends, statement.body))
-    if isinstance(statement, ast.Try):
-        ways = (statement.body, *(handler.body for handler in statement.handlers))
-        return any(map(always_ends, statement.finalbody)) or all(any(map(always_ends, way)) for way in ways)
-    return ends(statement) or (isinstance(statement, ast.Expr) and ends(statement.value))
-
-
-def catches_errors(handler: ast.ExceptHandler) -> bool:
-    """It is for errors, and not for the end of something."""
-    return not _names(handler.type) & _NO_ERRORS
-
-
-def suppresses(node: ast.With) -> bool:
-    """`with suppress(...)`."""
-    return any(called(item.context_expr) == "suppress" for item in node.items)
-
-
-def _names(kind: ast.AST | None) -> set[str]:
-    nodes = ast.walk(kind) if kind is not None else ()
-    return {node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "") for node in nodes}
 
 
 def _asks_store(loop: _Loop, tree: ast.Module) -> bool:

@@ -14,8 +14,16 @@ from typing import NamedTuple
 from hangwatch.model import Bypass, Frame
 from hangwatch.source.decisions import asks, counts
 from hangwatch.source.guards import alike_on_all, asked_first, has_call, rank_decorators
-from hangwatch.source.loops import always_ends, catches_errors, loops_around, suppresses
+from hangwatch.source.loops import loops_around
+from hangwatch.source.swallowed import always_ends, catches_errors, suppresses
 from hangwatch.source.syntax import SCOPES, holds, scope_of, within
+
+
+class _Turn(NamedTuple):
+    """What ends a turn of the loop, or a call of the function, in the module that holds it."""
+
+    exits: type[ast.stmt]
+    tree: ast.Module
 
 
 class _Way(NamedTuple):
@@ -50,7 +58,7 @@ def ways_past(frames: Sequence[tuple[Frame, ast.Module]], hooks: int | None = No
                 continue
             each = {
                 (way.line, way.text): way
-                for way in _ways(body, frame.line, ast.Return if loop is None else ast.Continue)
+                for way in _ways(body, frame.line, _Turn(ast.Return if loop is None else ast.Continue, tree))
             }
             ways = [_bypass(frame, each[key], scope, tree, inner=level == 0) for key in sorted(each)]
             found += [way for way in ways if level < _LEVELS or way.asks == "rank"]
@@ -99,28 +107,28 @@ def _any_loop(frames: Sequence[tuple[Frame, ast.Module]]) -> bool:
     return any(loops_around(scope_of(tree, frame.line), frame.line) for frame, tree in frames)
 
 
-def _ways(block: Sequence[ast.stmt], line: int, exits: type[ast.stmt]) -> Iterator[_Way]:
+def _ways(block: Sequence[ast.stmt], line: int, turn: _Turn) -> Iterator[_Way]:
     """The ways past `line` in the block that holds it, as deep as that is in one turn of one loop."""
     for statement in block:
         if statement.lineno <= line <= (statement.end_lineno or statement.lineno):
-            yield from _through(statement, line, exits)
+            yield from _through(statement, line, turn)
             return
-        yield from _left_by(statement, exits)
+        yield from _left_by(statement, turn.exits)
 
 
-def _through(statement: ast.stmt, line: int, exits: type[ast.stmt]) -> Iterator[_Way]:
+def _through(statement: ast.stmt, line: int, turn: _Turn) -> Iterator[_Way]:
     """The statement holds the line: it may be a condition, or swallow an error before the line is reached."""
     yield from _short_circuits(statement, line)
     if isinstance(statement, ast.If) and statement.test.lineno != line and not alike_on_all(statement.test):
         yield _Way(statement.lineno, f"if {ast.unparse(statement.test)}", statement.test)
-    if isinstance(statement, ast.With) and suppresses(statement):
+    if isinstance(statement, ast.With) and suppresses(statement, turn.tree):
         yield _Way(statement.lineno, f"with {', '.join(ast.unparse(item) for item in statement.items)}")
     if isinstance(statement, ast.Try) and holds(statement.body, line):
-        yield from (_Way(each.lineno, _handler_text(each)) for each in statement.handlers if _goes_on(each, exits))
+        yield from (_Way(each.lineno, _handler_text(each)) for each in statement.handlers if _goes_on(each, turn.exits))
     if isinstance(statement, ast.If | ast.Try | ast.With | ast.AsyncWith):
         for part in _blocks(statement):
             if holds(part, line):
-                yield from _ways(part, line, exits)
+                yield from _ways(part, line, turn)
 
 
 def _short_circuits(statement: ast.stmt, line: int) -> Iterator[_Way]:

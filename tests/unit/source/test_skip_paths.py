@@ -89,6 +89,30 @@ def test_suppressed_errors() -> None:
     assert ways(source) == [(2, "with suppress(RuntimeError)", True)]
 
 
+MANAGERS = {
+    "returns-true": ("class guard:\n    def __exit__(self, kind, error, trace):\n        return True", True),
+    "returns-a-check": ("class guard:\n    def __exit__(self, kind, *rest):\n        return kind is ValueError", True),
+    "returns-nothing": ("class guard:\n    def __exit__(self, *error):\n        self.close()", False),
+    "returns-false": ("class guard:\n    def __exit__(self, *error):\n        return False", False),
+    "asks-another": ("class guard:\n    def __exit__(self, *e):\n        return self.stack.__exit__(*e)", False),
+    "a-generator": (
+        "@contextlib.contextmanager\ndef guard():\n    try:\n        yield\n    except Exception:\n        log()",
+        True,
+    ),
+    "raises-again": (
+        "@contextmanager\ndef guard():\n    try:\n        yield\n    except Exception:\n        log()\n        raise",
+        False,
+    ),
+    "cleans-up": ("@contextmanager\ndef guard():\n    try:\n        yield\n    finally:\n        close()", False),
+}
+
+
+@pytest.mark.parametrize(("manager", "swallows"), MANAGERS.values(), ids=MANAGERS)
+def test_a_manager_of_the_module_that_lets_no_error_through(manager: str, swallows: bool) -> None:
+    source = f"{manager}\nfor batch in loader:\n    with guard():\n        all_reduce(batch)  # here"
+    assert [text for _, text, _ in ways(source)] == (["with guard()"] if swallows else [])
+
+
 def test_functions_on_the_way_may_return_before() -> None:
     source = """
     def reduce(loss):

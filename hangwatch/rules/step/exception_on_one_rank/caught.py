@@ -191,7 +191,7 @@ def caught_at_its_loader(case: Case) -> Finding | None:
 def caught_past_a_call(case: Case) -> Finding | None:
     """Ranks are past a call that the others made, and the source shows no way past it but an error that is caught."""
     found = disagreement(case) if case.in_trouble else None
-    if found is None or not found.ways or not all(map(_is_except, found.ways)):
+    if found is None or not found.ways or not all(map(_swallows, found.ways)):
         return None
     if found.found is not None or len(found.without) > len(found.made):
         return None  # what the ledgers count is told as a skipped call, with this way past it
@@ -212,5 +212,6 @@ def caught_past_a_call(case: Case) -> Finding | None:
     )
 
 
-def _is_except(way: Bypass) -> bool:
-    return way.text.split(":")[0].split(" ")[0] == "except"
+def _swallows(way: Bypass) -> bool:
+    """An except clause, or a manager that lets no error through."""
+    return way.text.split(":")[0].split(" ")[0] in ("except", "with")
