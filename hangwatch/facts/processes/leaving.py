@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.child import CHILD_QUIET_IO, HELPER, Child
-from hangwatch.facts.processes.sleep import sleeps_long
+from hangwatch.facts.processes.sleep import how_it_sleeps, sleeps_long
 from hangwatch.model import Phase, ProcessFacts, Status, ThreadStack
 from hangwatch.ranks.processes import computed
 from hangwatch.ranks.thread_stacks import below_the_user, is_ours
@@ -15,7 +15,7 @@ from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import name_of, origin, user_frame
 
 LEAVING = frozenset({Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
-LONG_SLEEP_S = 60.0  # seconds; a process in a longer sleep is not about to wake up and go on
+LONG_SLEEP_S = 120.0  # a process in a longer sleep is not about to wake up and go on
 POLLING = 6.0  # times the patience for a rank that sleeps briefly again and again: it may be flushing data bit by bit
 BIT_BY_BIT = 8 << 10  # bytes written between two samples, those for us left out: more than a line of a log
 A_FILE = 4 << 10  # bytes that a child has written in all: more than lines of a log
@@ -28,13 +28,15 @@ _ENDLESS = frozenset(
 def leaving(case: Case, doing: Doing | None = None) -> list[RankView]:
     """Living ranks whose main program is over (in `doing`), while no rank waits in a collective.
 
-    In a job that has failed, those that outlast their patience: the others are on their way out, as they should be.
+    A rank that works is on its way out, beside those that do not. In a job that has failed, those that outlast their
+    patience: the others go as they should.
     """
     if case.blocked:
         return []
     found = [view for view in case if not view.dead and not view.stopped and is_leaving(view)]
     if case.any_rank_failed:
         found = [view for view in found if stands(view)]
+    found = [view for view in found if not works(view)] or found
     return [view for view in found if doing is None or view.main.doing is doing]
 
 
@@ -64,8 +66,8 @@ def how_it_stands(view: RankView) -> str:
     process = view.evidence.process
     if process is None:
         return "how is not known"
-    if process.sleeps_s is not None and process.sleeps_s > LONG_SLEEP_S:
-        return f"it sleeps for another {words.duration(process.sleeps_s)}"
+    if sleeps_long(process):
+        return how_it_sleeps(process)
     used = (
         f"{process.cpu_delta_s:.2f} s of processor time" if process.cpu_delta_s is not None else "nothing that is known"
     )

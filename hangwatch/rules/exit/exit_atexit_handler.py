@@ -5,6 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.leaving import awaited_threads, how_it_stands, leaving
+from hangwatch.facts.processes.sleep import how_it_sleeps, sleeps_long
 from hangwatch.model import Phase, ThreadStack
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
@@ -24,7 +25,7 @@ def atexit_handler(case: Case) -> Finding | None:
         case,
         "exit-atexit-handler",
         held,
-        f"{_handler(view, joined)} does not return",
+        f"{_handler(view, joined)} {_does(view)}",
         sure=view.phase is Phase.ATEXIT,
         culprits=(view.culprit(user_frame(joined.frames)),) if joined is not None and len(held) == 1 else None,
         evidence=tuple(
@@ -41,6 +42,11 @@ def _handler(view: RankView, joined: ThreadStack | None) -> str:
     if joined is not None:
         return f"the exit handler that waits for thread {joined.name!r}{words.at(user_frame(joined.frames))}"
     return f"the exit handler {words.place(view.main.frame)}" if view.main.frame else "an exit handler written in C"
+
+
+def _does(view: RankView) -> str:
+    process = view.evidence.process
+    return how_it_sleeps(process).removeprefix("it ") if sleeps_long(process) else "does not return"
 
 
 def _joined(view: RankView) -> ThreadStack | None:

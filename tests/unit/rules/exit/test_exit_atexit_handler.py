@@ -25,7 +25,7 @@ def test_a_handler_that_waits_for_ever() -> None:
 def test_a_handler_that_sleeps_for_long() -> None:
     judgement = judge(DONE, in_handler(system_call="clock_nanosleep", sleeps_s=900.0))
     assert told(judgement)[2] == "lingering"
-    assert "it sleeps for another 15 min" in judgement.verdict.evidence[0]
+    assert "it sleeps, for another 15 min" in judgement.verdict.evidence[0]
 
 
 def test_a_handler_that_takes_naps_may_come_to_its_end() -> None:
