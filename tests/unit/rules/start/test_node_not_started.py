@@ -10,7 +10,7 @@ TORCHRUN = "torchrun --nnodes=2 --rdzv-endpoint=node-a:29400 train.py"
 
 
 def test_torchrun_waits_for_another_node() -> None:
-    waiting = launcher(IN_NEXT_RENDEZVOUS, command=TORCHRUN, started_at=NOW - 45)
+    waiting = launcher(IN_NEXT_RENDEZVOUS, command=TORCHRUN, started_at=NOW - 150)
     judgement = judge(launchers=(waiting,))
     assert told(judgement) == ("node-not-started", "likely", "hung")
     assert "1 of 2 nodes has come" in judgement.verdict.summary
@@ -20,7 +20,7 @@ def test_torchrun_waits_for_another_node() -> None:
 
 def test_the_number_of_nodes_may_come_from_the_environment() -> None:
     given = {"PET_NNODES": "2", "PET_RDZV_ENDPOINT": "node-a:29400"}
-    waiting = launcher(IN_NEXT_RENDEZVOUS, command="torchrun train.py", started_at=NOW - 45, environment=given)
+    waiting = launcher(IN_NEXT_RENDEZVOUS, command="torchrun train.py", started_at=NOW - 150, environment=given)
     judgement = judge(launchers=(waiting,))
     assert told(judgement) == ("node-not-started", "likely", "hung")
     assert "1 of 2 nodes has come" in judgement.verdict.summary
@@ -28,16 +28,16 @@ def test_the_number_of_nodes_may_come_from_the_environment() -> None:
 
 
 def test_it_has_patience_with_nodes() -> None:
-    waiting = launcher(IN_NEXT_RENDEZVOUS, command=TORCHRUN, started_at=NOW - 20)
+    waiting = launcher(IN_NEXT_RENDEZVOUS, command=TORCHRUN, started_at=NOW - 90)
     assert told(judge(launchers=(waiting,))) == ("node-not-started", "likely", "waiting")
 
 
 @pytest.mark.parametrize("command", ["torchrun --standalone --nproc-per-node=2 train.py", "torchrun --nnodes=1:2 t.py"])
 def test_one_node_is_enough_for_itself(command: str) -> None:
-    waiting = launcher(IN_NEXT_RENDEZVOUS, command=command, started_at=NOW - 45)
+    waiting = launcher(IN_NEXT_RENDEZVOUS, command=command, started_at=NOW - 150)
     assert judge(launchers=(waiting,)).verdict.cause == "undetermined"
 
 
 def test_a_launcher_that_works_is_not_waiting_for_nodes() -> None:
-    busy = launcher(IN_NEXT_RENDEZVOUS, command=TORCHRUN, started_at=NOW - 45, state="R")
+    busy = launcher(IN_NEXT_RENDEZVOUS, command=TORCHRUN, started_at=NOW - 150, state="R")
     assert told(judge(launchers=(busy,)))[2] == "waiting"
