@@ -37,6 +37,7 @@ from hangwatch.rules.step.rank_local_decision import (
 from hangwatch.rules.step.rank_local_decision.by_a_trainer import (
     decided_by_a_trainer,
     led_by_a_switch,
+    logged_by_some,
     stopped_by_a_switch,
 )
 from hangwatch.rules.step.rank_local_decision.by_recomputation import repeated_in_the_backward
@@ -107,6 +108,7 @@ HISTORIES: tuple[Rule, ...] = (
     stopped_by_a_switch,
     rank_local_decision,
     made_unlike_turns,
+    logged_by_some,
     decided_by_a_trainer,
     repeated_a_call,
     ended_its_epoch_early,

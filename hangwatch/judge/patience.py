@@ -27,9 +27,8 @@ from hangwatch.facts.processes.leaving import LONG_SLEEP_S, exits_by_stack
 from hangwatch.facts.processes.locks import KERNEL_CALLS, held_lock, holds, lock_name
 from hangwatch.facts.processes.own_locks import own_locks
 from hangwatch.facts.processes.remote_calls import nobody_calls
-from hangwatch.facts.processes.sleep import sleeps_long
 from hangwatch.facts.processes.store_waits import awaits_key, store_ports, waits_for_key
-from hangwatch.model import OpenFile, Phase, ProcessFacts, Reading, Snapshot
+from hangwatch.model import Frame, LoopFacts, OpenFile, Phase, ProcessFacts, Reading, Snapshot
 from hangwatch.proof.waits import ASLEEP, Blocked
 from hangwatch.ranks.processes import computes
 from hangwatch.ranks.thread_stacks import runs_users_code
@@ -41,6 +40,7 @@ FACTS_S = 60.0  # the most patience where a fact stands
 SET_UP_CALLS = 8  # collectives that DDP makes of a model's shapes, parameters and buffers
 FROM_OUTSIDE = 2.0  # times its patience for what comes from outside of the job, and may be late
 WORKS_OFF = 5.0  # in a loop that ends by itself: it may be slow, as a rank is that computes
+A_TURN_S = 30.0  # the longest sleep that is one of many, between two tries
 CONFIRMED = 0.5  # of that patience a fact must have stood: a rank that worked until now is not held since then
 
 _PIPE_CALLS = frozenset({"read", "readv", "write", "writev", "splice"})
@@ -184,25 +184,41 @@ def resting(snapshot: Snapshot) -> frozenset[int]:
 def outside_waits(snapshot: Snapshot) -> dict[int, float]:
     """Ranks that wait for what may come late, or nap as they work, with how many times the usual patience.
 
-    They nap again and again in a loop of their own, or wait for a lock of a program beside the job, or for threads of
-    their own at their tasks. A loop that asks the job's store waits for the other ranks.
+    They nap again and again in a loop of their own, or a loader worker of theirs does; or they wait for a lock of a
+    program beside the job, or for threads of their own at their tasks. A loop that asks the job's store waits for the
+    other ranks.
     """
     views = [RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks]
-    loops = {view.rank: view.now.loop for view in views if _naps_itself(view)}
-    naps = {
-        rank: WORKS_OFF if loop.bounded else FROM_OUTSIDE
-        for rank, loop in loops.items()
-        if loop is not None and not loop.asks_store
-    }
+    loops = {view.rank: loop for view in views if (loop := _naps_in(view)) is not None}
+    naps = {rank: WORKS_OFF if loop.bounded else FROM_OUTSIDE for rank, loop in loops.items() if not loop.asks_store}
     return {**{view.rank: FROM_OUTSIDE for view in views if _is_in_others_hands(view)}, **naps}
 
 
-def _naps_itself(view: RankView) -> bool:
-    """Its own code naps, in a loop of its own: a function of a package may try something again for ever."""
-    innermost = next((frame for frame in view.evidence.main_stack if not frame.native), None)
-    own = innermost is not None and origin(innermost.file) == "user"
+def _naps_in(view: RankView) -> LoopFacts | None:
+    """The loop of the program's own code in which it naps, or the loader workers for which it waits.
+
+    A function of a package may try something again for ever.
+    """
+    feeding = Feeding(view)
+    if feeding.waits:
+        loops = [_worker_naps_in(worker) for worker in feeding.suspects]
+        return loops[0] if loops and all(loops) else None
     leaves = view.over or exits_by_stack(view)
-    return own and view.sleeps and not leaves and not sleeps_long(view.in_kernel)
+    return view.now.loop if view.sleeps and not leaves and _naps(view.in_kernel, view.evidence.main_stack) else None
+
+
+def _worker_naps_in(worker: Worker) -> LoopFacts | None:
+    loop = worker.stack.loop if worker.stack is not None else None
+    sleeps = "sleep" in (worker.facts.system_call or "") and _naps(worker.facts, worker.inner)
+    own = loop is not None and any((f.file, f.function) == (loop.where.file, loop.where.function) for f in worker.inner)
+    return loop if sleeps and own else None
+
+
+def _naps(process: ProcessFacts | None, stack: Sequence[Frame]) -> bool:
+    """Its own code sleeps, for no longer than one turn of a loop that tries something again may."""
+    innermost = next((frame for frame in stack if not frame.native), None)
+    left_s = (process.sleeps_s or 0.0) if process is not None else 0.0
+    return innermost is not None and origin(innermost.file) == "user" and left_s <= A_TURN_S
 
 
 def exiting(snapshot: Snapshot) -> frozenset[int]:

@@ -173,9 +173,10 @@ class _Reader:
         return isinstance(made, ast.Call) and called(made)[:1].isupper()
 
     def _computed(self, node: ast.expr) -> bool:
-        """A value that this function has computed, and no object that it was given or keeps."""
+        """A value that this function has computed or drawn, and no object that it was given or keeps."""
         if isinstance(node, ast.Name):
-            return self._made(node.id) is not None
+            loops = (each for each in within(self.scope) if isinstance(each, ast.For))
+            return self._is_assigned(node.id) or any(_binds(loop.target, node.id) for loop in loops)
         return not isinstance(node, ast.Attribute)
 
     def _alike_name(self, node: ast.Name, depth: int) -> bool:

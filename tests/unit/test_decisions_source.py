@@ -124,6 +124,14 @@ def test_a_phase_of_a_trainer_is_alike_on_all_ranks(condition: str, asked: str) 
     assert way.asks == asked
 
 
+@pytest.mark.parametrize("drawn", ["x, mask = batch", "for x, mask in [batch]: break", "mask = draw(batch)"])
+def test_what_is_computed_from_data_is_a_ranks_own(drawn: str) -> None:
+    found = "found = mask.flatten(1).sum(1) > 9"
+    text = f"def hook(batch):\n    {drawn}\n    {found}\n    if found.any():\n        gather()\n"
+    (way,) = ways_past_call((Frame(FILE, 5, "hook"),), lambda file: text)
+    assert way.asks == "value"
+
+
 @pytest.mark.parametrize(
     ("loop", "asked"),
     [

@@ -136,7 +136,7 @@ class Seen:
         return ProcessEvidence(
             role="loader-worker",
             facts=self._facts(pid),
-            stacks=dump.stacks if dump else (),
+            stacks=with_source(dump.stacks if dump else (), self.sources, self.options.proc / str(pid) / "root"),
             earlier_stacks=self._earlier(pid),
             rank=rank,
             worker=loader_workers.index(dump) if index is None and dump else index,

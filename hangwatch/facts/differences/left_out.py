@@ -58,6 +58,13 @@ def left_out(case: Case) -> LeftOut | None:
     if not ahead or any(sites.made_as_often_as_ever(rank, skipped) for rank in ahead):
         return None
     due = tuple(rank for rank, place in places.items() if place == skipped)
+    loop = loop_of(case, reached.lines)
+    if (
+        loop is not None
+        and _may_be_passed(case, reached, loop)
+        and all(_passed(case, rank, skipped, reached) for rank in spread(due))
+    ):
+        return None  # they are a turn of that loop ahead, in which they lack the call of the others
     return LeftOut(
         ahead,
         due,
@@ -87,8 +94,7 @@ def _loop_of_turns(case: Case, ahead: tuple[int, ...], skipped: Site, reached: S
     one, other = (loop_of(case, place.lines) for place in (skipped, reached))
     if one is None:
         return None
-    leaves = {*one.leaves, *chain.from_iterable(one.outer_leaves)}
-    if any(way.inner and way.where not in leaves for way in ways_past(case, skipped)):
+    if _may_be_passed(case, skipped, one):
         return None  # a turn may have gone on without that call
     asked = spread(ahead)
     if not all(_came_as_ever(case, rank, reached) for rank in asked):
@@ -99,6 +105,19 @@ def _loop_of_turns(case: Case, ahead: tuple[int, ...], skipped: Site, reached: S
     within = [where for where in (one.where, *one.outer)[:-1] if where not in around]  # the last is over the steps
     again = all(skipped in sites_of(case).by_step(rank).get(case.ranks[rank].step.step or 0, ()) for rank in asked)
     return outer_loop(one, within[-1]) if within and again else None
+
+
+def _may_be_passed(case: Case, place: Site, loop: LoopFacts) -> bool:
+    """The source shows how a turn of the loop goes on without that call, other than by the end of the loop."""
+    leaves = {*loop.leaves, *chain.from_iterable(loop.outer_leaves)}
+    return any(way.inner and way.where not in leaves for way in ways_past(case, place))
+
+
+def _passed(case: Case, rank: int, first: Site, last: Site) -> bool:
+    """In this step the rank came from a call at `first` to the next one there, and made none at `last` between them."""
+    places = sites_of(case).by_step(rank).get(case.ranks[rank].step.step or 0, [])
+    turns = [at for at, place in enumerate(places) if place == first]
+    return len(turns) > 1 and last not in places[turns[-2] : turns[-1]]
 
 
 def _came_as_ever(case: Case, rank: int, reached: Site) -> bool:

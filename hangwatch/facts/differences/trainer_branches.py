@@ -24,20 +24,41 @@ LOOKED_BACK = 16  # calls from unlike lines before it
 
 
 @dataclass(frozen=True)
-class Branch:
-    """In one function of a package the ranks `odd` went on at `there`, the `others` at `here`; `why` tells which."""
+class Apart:
+    """The ranks `odd` made another call than the `others`, from other lines, behind calls that were the same on all.
+
+    `why` tells which side is the odd one.
+    """
 
     odd: tuple[int, ...]
     others: tuple[int, ...]
-    there: Frame
-    here: Frame
     found: Mismatch
     why: tuple[Witness, ...]
+
+
+@dataclass(frozen=True)
+class Branch(Apart):
+    """In one function of a package the ranks `odd` went on at `there`, the `others` at `here`."""
+
+    there: Frame
+    here: Frame
 
 
 @once
 def trainer_branch(case: Case) -> Branch | None:
     """Where the paths to the first pair of unlike calls part, if that is in a package; None where it is elsewhere."""
+    sides = apart(case)
+    if sides is None:
+        return None
+    mine, theirs = ({sides.found.calls[rank].frames for rank in side} for side in (sides.odd, sides.others))
+    places = {parted(one, other) for one in mine for other in theirs}
+    place = places.pop() if len(places) == 1 else None
+    return Branch(sides.odd, sides.others, sides.found, sides.why, *place) if place is not None else None
+
+
+@once
+def apart(case: Case) -> Apart | None:
+    """The two sides of the first pair of unlike calls; None where no side is the odd one."""
     pair = mispaired(case)
     if pair is None or first_uneven(case) is not None:
         return None
@@ -46,10 +67,7 @@ def trainer_branch(case: Case) -> Branch | None:
     if sides is None or not _came_the_same_way(case, found):
         return None
     odd, others, why = sides
-    mine, theirs = ({found.calls[rank].frames for rank in side} for side in (odd, others))
-    places = {parted(one, other) for one in mine for other in theirs}
-    place = places.pop() if len(places) == 1 else None
-    return Branch(odd, others, *place, found, why) if place is not None else None
+    return Apart(odd, others, found, why)
 
 
 def _first_apart(case: Case, found: Mismatch) -> Mismatch:

@@ -9,7 +9,7 @@ import pytest
 
 from hangwatch.facts.case import Case
 from hangwatch.judge.argument import patience
-from hangwatch.judge.patience import FROM_OUTSIDE, held, outside_waits, resting, shortened
+from hangwatch.judge.patience import FROM_OUTSIDE, WORKS_OFF, held, outside_waits, resting, shortened
 from hangwatch.model import (
     Collective,
     Frame,
@@ -471,3 +471,17 @@ def test_a_rank_that_waits_for_tasks_of_its_own_threads_is_given_time(loop: Loop
     found = snapshot(at_work(loop=loop), WAITING)
     assert held(found).get(0, "") == held_by
     assert outside_waits(found).get(0) == (None if held_by else FROM_OUTSIDE)
+
+
+@pytest.mark.parametrize(
+    ("sleeps_s", "bounded", "times"), [(8.0, True, WORKS_OFF), (8.0, False, FROM_OUTSIDE), (90.0, True, None)]
+)
+def test_a_loader_worker_that_tries_again_after_a_pause_is_given_time(
+    sleeps_s: float, bounded: bool, times: float | None
+) -> None:
+    loop = LoopFacts(Frame(SCRIPT, 50, "__getitem__"), bounded=bounded)
+    tries = worker(
+        0, frames((SCRIPT, 54, "__getitem__"), below=FETCHING), system_call="clock_nanosleep", sleeps_s=sleeps_s
+    )
+    tries = replace(tries, stacks=(replace(tries.stacks[0], loop=loop), *tries.stacks[1:]))
+    assert outside_waits(snapshot(feeding(0, tries), WAITING)).get(0) == times

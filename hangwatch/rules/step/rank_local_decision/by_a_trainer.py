@@ -7,7 +7,7 @@ from pathlib import Path
 from hangwatch import words
 from hangwatch.facts.case import Case, call_words
 from hangwatch.facts.data.batches import now_at
-from hangwatch.facts.differences.trainer_branches import Branch, trainer_branch
+from hangwatch.facts.differences.trainer_branches import apart, trainer_branch
 from hangwatch.facts.loops.switches import Switched, ending, led, logged, stopped
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty
@@ -39,8 +39,6 @@ def decided_by_a_trainer(case: Case) -> Finding | None:
             " that loop, and has probably come out differently on the ranks.",
             (f"{ways}, as number {branch.found.seq} of group {branch.found.group.name}",),
         )
-    if (found := _logged_by_some(case, branch)) is not None:
-        return found
     return Finding(
         "rank-local-decision",
         Certainty.LIKELY,
@@ -58,16 +56,19 @@ def decided_by_a_trainer(case: Case) -> Finding | None:
     )
 
 
-def _logged_by_some(case: Case, branch: Branch) -> Finding | None:
-    """Some ranks are in the trainer's reduction of what was logged, and the others have gone on without it."""
-    calls, sides = branch.found.calls, ((branch.others, branch.odd), (branch.odd, branch.others))
-    found = [(who, logged(case, calls[who[0]].frames, calls[left[0]].frames), left) for who, left in sides]
+def logged_by_some(case: Case) -> Finding | None:
+    """Some ranks are in a trainer's reduction of what was logged, and the others have gone on without it."""
+    sides = apart(case) if case.in_trouble else None
+    if sides is None or ending(case, sides.odd, sides.others) is not None:
+        return None
+    calls, ways = sides.found.calls, ((sides.others, sides.odd), (sides.odd, sides.others))
+    found = [(who, logged(case, calls[who[0]].frames, calls[left[0]].frames), left) for who, left in ways]
     who, lines, left = next((each for each in found if each[1]), ((), (), ()))
     if not lines:
         return None
     reduces, does = words.verb(len(who), "reduces", "reduce"), words.verb(len(left), "does", "do")
     told = words.either(f"`{each.condition}` ({words.place(each.where)})" for each in lines[: words.SHOWN])
-    number, file = f"number {branch.found.seq} of group {branch.found.group.name}", Path(lines[0].asked.file).name
+    number, file = f"number {sides.found.seq} of group {sides.found.group.name}", Path(lines[0].asked.file).name
     made = f"{number} is a call of {case.name(who)} that reduces what was logged, in {file}"
     return Finding(
         "rank-local-decision",
@@ -75,13 +76,13 @@ def _logged_by_some(case: Case, branch: Branch) -> Finding | None:
         f"{case.name(who, capital=True)} {reduces} a logged value that {case.name(left)} {does} not: {told}, behind"
         " which it is logged, has probably come out differently on the ranks.",
         fix="log it on every rank, whatever its data: update the metric with what there is, or log a zero",
-        culprits=case.culprits(branch.odd, lines[0].where if len(lines) == 1 else None),
-        victims=case.victims(branch.odd),
-        step=case.step_of(branch.odd),
+        culprits=case.culprits(sides.odd, lines[0].where if len(lines) == 1 else None),
+        victims=case.victims(sides.odd),
+        step=case.step_of(sides.odd),
         evidence=(f"{made}, and one of {case.name(left)} that does not",),
-        witnesses=branch.why,
+        witnesses=sides.why,
         status=case.failed_status,
-        awaited=branch.odd,
+        awaited=sides.odd,
     )
 
 
