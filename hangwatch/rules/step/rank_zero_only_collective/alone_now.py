@@ -38,11 +38,20 @@ def alone_now(case: Case) -> RankView | None:
 
 
 def _alone_in_a_circle(case: Case) -> RankView | None:
-    """Each rank of it waits in another group, if from one line. Messages that cross say more of themselves."""
+    """Each rank of it waits in another group, if from one line, and none beside the circle waits in its very call.
+
+    Messages that cross say more of themselves.
+    """
     circle = list(case.graph.cycle(case.deadlocked))
     messages = any(case.blocked[rank].to_a_peer for rank in circle)
-    asked = [rank for rank in circle if not _comes_by_another_path(case, rank)]
+    asked = [rank for rank in circle if not (_comes_by_another_path(case, rank) or _has_company(case, rank, circle))]
     return None if messages else _alone_among(case, circle, asked)
+
+
+def _has_company(case: Case, rank: int, circle: list[int]) -> bool:
+    mine = case.blocked[rank]
+    beside = (each for other, each in case.blocked.items() if other not in circle and each.where == mine.where)
+    return mine.group is not None and any(each.group is mine.group and each.seq == mine.seq for each in beside)
 
 
 def _comes_by_another_path(case: Case, rank: int) -> bool:

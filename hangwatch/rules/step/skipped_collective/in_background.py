@@ -36,7 +36,7 @@ def left_out_in_the_background(case: Case) -> Finding | None:
         return None
     first, there = case.blocked[found.waiting[0]], case.blocked[found.past[0]].activity.called
     issued = case.ledger.call(found.waiting[0], found.group.name, found.number)
-    where = user_frame(issued.frames) if issued is not None else first.where
+    where = (user_frame(issued.frames) if issued is not None else None) or first.where
     call = f"{first.op or 'call'}{words.at(where)} in group {found.group.name}"
     who, made = case.name(found.past), words.plural(found.number - 1, "call")
     have = words.verb(len(found.past), "has", "have")
@@ -51,7 +51,9 @@ def left_out_in_the_background(case: Case) -> Finding | None:
         step=case.furthest_step(found.past),
         evidence=(
             f"{who} {have} made {made} in group {found.group.name}, and {case.name(found.waiting)} one more",
-            f"all of them are in the same step, {case.ranks[found.past[0]].step.step}",
+            f"all of them are in the same step, {case.ranks[found.past[0]].step.step}"
+            if not _steps_ahead(case, found)
+            else f"{who} {words.verb(len(found.past), 'is', 'are')} in a later step",
         ),
         witnesses=(
             Witness(Kind.MAJORITY, f"most ranks have made that call: {case.name(found.waiting)}"),
@@ -79,25 +81,31 @@ def _fewer(case: Case) -> _Fewer | None:
 
 
 def _is_that(case: Case, found: _Fewer) -> bool:
-    """Both sides stand and need each other in one counted step, and call there from one place, in threads.
+    """Both sides stand and need each other, each in one counted step, and call there from one place, in threads.
 
-    Those with one call less are in a call that is new to them, behind all of those.
+    Those with one call less are in a later step, or in a call that is new to them, behind all of those.
     """
     both = (*found.past, *found.waiting)
-    stand = all(rank in case.blocked for rank in both)
-    steps = {view.step.step for view in case.views(both)}
+    stand = bool(found.past and found.waiting) and all(rank in case.blocked for rank in both)
+    steps = [{view.step.step for view in case.views(ranks)} for ranks in (found.past, found.waiting)]
     waiting = frozenset(found.waiting)
     if any(view.threads_that_may_communicate() for view in case.views(found.past)):
         return False  # a thread of its own may be on its way to that call
-    if not stand or len(steps) > 1 or None in steps:
+    if not stand or any(len(each) > 1 or None in each for each in steps):
         return False
     if not all(_stands_there(case.blocked[rank], found) for rank in found.waiting):
         return False
-    if any(sites_of(case).regular(rank) is not False for rank in found.past):
-        return False
+    ahead = _steps_ahead(case, found)
+    if ahead < 0 or (not ahead and any(sites_of(case).regular(rank) is not False for rank in found.past)):
+        return False  # they may come to it yet, behind a call of every step
     needs = [case.blocked[rank].need for rank in found.past]
     kept = all(need is not None and not waiting.isdisjoint(need.absent) for need in needs)
     return kept and _was_made_before(case, found)
+
+
+def _steps_ahead(case: Case, found: _Fewer) -> int:
+    here, there = (case.ranks[ranks[0]].step.step or 0 for ranks in (found.past, found.waiting))
+    return here - there
 
 
 def _stands_there(entry: Blocked, found: _Fewer) -> bool:

@@ -55,3 +55,9 @@ def test_rank_0_is_named_as_any_other() -> None:
     stuck = _stuck()
     turned = replace(stuck, ranks=tuple(sorted(stuck.ranks, key=lambda each: each.rank != SKIPPED)))
     assert [who.rank for who in diagnose(turned).verdict.culprits] == [SKIPPED]
+
+
+def test_a_rank_in_a_later_step_has_gone_by_the_save() -> None:
+    evidence = diagnose(snapshot_of([judged.incident("p46-congested-async-save")])).verdict.evidence
+    assert "rank 1 has made 18 calls in group 1, and ranks 0 and 2 one more" in evidence
+    assert "rank 1 is in a later step" in evidence
