@@ -290,14 +290,19 @@ def _of_habit(case: Case, found: LeftHabit) -> Finding:
 
 
 def _of_two_sides(case: Case, found: LeftHabit, too: tuple[int, ...]) -> Finding:
-    """Several ranks changed their habit in one round, perhaps on purpose: then those that kept to theirs are wrong."""
+    """Several ranks changed their habit in one round, perhaps on purpose: then those that wait for more are wrong.
+
+    Of the latter no number is told: each is in the middle of its own part of that round.
+    """
     changed = tuple(sorted((found.rank, *too)))
-    kept = case.name([rank for rank in sorted(case.blocked) if rank not in changed])
+    entries = [entry for entry in case.blocked.values() if entry.rank not in changed]
+    waiting = sorted(e.rank for e in entries if e.message is not None and e.message.peer in changed)
     return Finding(
         "point-to-point-deadlock",
         Certainty.LIKELY,
         f"{case.name(changed, capital=True)} went on after fewer sends or receives than in every round before, while"
-        f" {kept} kept to their number: which side is wrong is not known.",
+        f" {case.name(waiting)} {words.verb(len(waiting), 'waits', 'wait')} in one more of them: which side is wrong is"
+        " not known.",
         fix=COUNT_ALIKE,
         victims=tuple(case.blocked),
         step=found.step or case.ranks[found.rank].step,
