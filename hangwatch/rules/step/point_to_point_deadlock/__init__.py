@@ -290,19 +290,16 @@ def _of_habit(case: Case, found: LeftHabit) -> Finding:
 
 
 def _of_two_sides(case: Case, found: LeftHabit, too: tuple[int, ...]) -> Finding:
-    """Several ranks changed their habit in one round, perhaps on purpose: then those that wait for more are wrong.
+    """Several ranks changed their habit in one round, perhaps on purpose: then the one that waits for more is wrong.
 
-    Of the latter no number is told: each is in the middle of its own part of that round.
+    Of that one no number is told: it is in the middle of its own part of the round.
     """
     changed = tuple(sorted((found.rank, *too)))
-    entries = [entry for entry in case.blocked.values() if entry.rank not in changed]
-    waiting = sorted(e.rank for e in entries if e.message is not None and e.message.peer in changed)
     return Finding(
         "point-to-point-deadlock",
         Certainty.LIKELY,
         f"{case.name(changed, capital=True)} went on after fewer sends or receives than in every round before, while"
-        f" {case.name(waiting)} {words.verb(len(waiting), 'waits', 'wait')} in one more of them: which side is wrong is"
-        " not known.",
+        f" rank {found.peer} waits in one more of them: which side is wrong is not known.",
         fix=COUNT_ALIKE,
         victims=tuple(case.blocked),
         step=found.step or case.ranks[found.rank].step,
