@@ -9,9 +9,10 @@ from hangwatch import words
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.skip_paths import passed_at, the_only
 from hangwatch.facts.case import Case, call_words
+from hangwatch.facts.messages.other_tag import OtherTag, other_tag
 from hangwatch.facts.messages.own_order import gone_by, has_new_partner, left_own_order
 from hangwatch.facts.messages.passed_sends import passed_sends
-from hangwatch.facts.messages.peer_totals import Uneven, alone_with_its_count, said_unserved
+from hangwatch.facts.messages.peer_totals import Uneven, alone_with_its_count, exchanged, said_unserved
 from hangwatch.facts.messages.rounds import HABITUAL_ROUNDS, record
 from hangwatch.model import Certainty, Culprit
 from hangwatch.proof.messages import counterpart, serves
@@ -23,6 +24,14 @@ COUNT_ALIKE = "compute the number of messages from the same values on both sides
 
 _MIXED = "in messages and in a collective; one side made a message too many, or left one out"
 _FIX_OF_MIXED = "see which side went another way: make as many sends as receives, and the collective on every rank"
+_FIX_OF_TAGS = (
+    "give a message the same tag on both sides: a receive takes no message of another tag; where both tags are meant,"
+    " receive the messages in the order in which they are sent"
+)
+_FIX_OF_RECEIVES = (
+    "make each send on every path and ahead of the receives that it came ahead of before; where the number of messages"
+    " may vary, send the number first"
+)
 
 
 def circular(case: Case, cause: str, entries: list[Blocked], astray: Set[int] = frozenset()) -> Finding:
@@ -39,13 +48,16 @@ def circular(case: Case, cause: str, entries: list[Blocked], astray: Set[int] = 
     blame = _by_messages(case, entries) if by_peers else _by_groups(case, entries, astray)
     waits = tuple(case.wait(entry.rank, (other.rank,)) for entry, other in zip(entries, following, strict=True))
     mixed = by_peers and not all(entry.to_a_peer for entry in entries)
+    tags = next((found for entry in entries if by_peers and (found := other_tag(case, entry)) is not None), None)
     alike = "in sends and receives that do not match" if by_peers else "in collectives of different groups"
     return Finding(
         cause,
         Certainty.LIKELY,
         f"{case.name([entry.rank for entry in entries], capital=True)} wait for each other in a circle,"
-        f" {_MIXED if mixed else alike}: {_shown(edges)}.",
-        fix=blame.fix or (_FIX_OF_MIXED if mixed else ""),
+        f" {_MIXED if mixed else alike}: {_shown(edges)}{_tags(tags)}.",
+        fix=(_FIX_OF_TAGS if tags is not None else "")
+        or blame.fix
+        or (_FIX_OF_MIXED if mixed else _fix_of_receives(case, entries)),
         culprits=tuple(_culprit(case, entry) for entry in blame.entries),
         victims=tuple(sorted(case.deadlocked - {entry.rank for entry in blame.entries})),
         step=case.ranks[entries[0].rank].step,
@@ -128,6 +140,25 @@ def _shown(edges: list[str]) -> str:
     if len(edges) <= MOST_EDGES:
         return "; ".join(edges)
     return f"{'; '.join(edges[: MOST_EDGES - 1])}; and {len(edges) - MOST_EDGES + 1} more"
+
+
+def _tags(found: OtherTag | None) -> str:
+    """`. Rank 0 waits for a message of tag 40, and rank 2 sends it one of tag 30`."""
+    if found is None:
+        return ""
+    sends = "sends" if found.sends else "has sent"
+    return (
+        f". Rank {found.receiver} receives only messages of tag {found.asked} from rank {found.sender} there, which"
+        f" {sends} it one of tag {found.sent}"
+    )
+
+
+def _fix_of_receives(case: Case, entries: list[Blocked]) -> str:
+    """All of them receive what had come before, from each of them: their order was right, and a send was left out."""
+    calls = [(entry.rank, entry.message) for entry in entries]
+    counts = [exchanged(case, call, rank) for rank, call in calls if call is not None and "recv" in call.op]
+    served = len(counts) == len(entries) and all(each is not None and each[0] > each[1] > 0 for each in counts)
+    return _FIX_OF_RECEIVES if served else ""
 
 
 def _unserved(case: Case, entries: list[Blocked]) -> Iterator[str]:

@@ -46,9 +46,7 @@ def left_after_fewer_turns(case: Case, cause: str, *, of_few: bool = False) -> F
         else f"{words.verb(len(short.left), 'has', 'have')} left the loop{_at(short)}{after}"
     )
     failed = not case.blocked
-    are = words.verb(len(short.inside), *(("was", "were") if failed else ("is", "are")))
-    others = f"{case.name(short.inside)} {are} {'still in it' if count is None else f'in step {short.now}'}"
-    already = "" if count is None else " already"
+    others, already = still_inside(case, short, count)
     if short.over:
         most = max(short.made[rank] for rank in short.inside)
         others, already = f"{case.name(short.inside)} made {words.plural(most, 'step')}", ""
@@ -71,6 +69,19 @@ def left_after_fewer_turns(case: Case, cause: str, *, of_few: bool = False) -> F
         awaited=short.left,
         not_causes=way.not_causes,
     )
+
+
+def still_inside(case: Case, short: FewerTurns, count: int | None) -> tuple[str, str]:
+    """`ranks 0 and 2 have begun 9`, where those that left made `count` steps, and whether that is more: " already".
+
+    Counts on both sides: steps are numbered from 0, so that the last of 80 steps is step 79.
+    """
+    failed, one = not case.blocked, len(short.inside) == 1
+    if count is None or short.now < count:
+        are = ("was" if one else "were") if failed else ("is" if one else "are")
+        return f"{case.name(short.inside)} {are} still in it", ""
+    have = "had" if failed else "has" if one else "have"
+    return f"{case.name(short.inside)} {have} begun {short.now + 1:,}", " already"
 
 
 def standing(case: Case, short: FewerTurns) -> tuple[str, ...]:

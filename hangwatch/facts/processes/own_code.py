@@ -6,7 +6,13 @@ import re
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.processes.child import CHILD_IDLE_CPU_S, Child, idle_children, thread_of_parent
+from hangwatch.facts.processes.child import (
+    CHILD_IDLE_CPU_S,
+    Child,
+    idle_children,
+    thread_of_parent,
+    waits_for_children,
+)
 from hangwatch.facts.processes.locks import held_lock, holds, lock_name
 from hangwatch.facts.processes.own_locks import OwnLocks, own_locks
 from hangwatch.facts.processes.sleep import how_it_sleeps, sleeps_long
@@ -85,6 +91,20 @@ def awaited_children(view: RankView) -> list[Child]:
         return [Child(each) for each, _ in stuck]
     child = _only_child(view)
     return [child] if child is not None else []
+
+
+def ended_children(view: RankView) -> tuple[ProcessFacts, ...]:
+    """The child processes that have ended, and for which a rank may wait in a pipe, a queue or a lock of processes.
+
+    First those that ended by an error or a signal. One that ended well has done its work, where others still live.
+    """
+    children = [child.facts for child in view.evidence.children if child.role == "child"]
+    elsewhere = held_lock(view) or in_debugger(view) or reads_input(view.in_kernel)
+    if elsewhere or view.now.doing is Doing.JOIN_CHILD or not waits_for_children(view):
+        return ()
+    ended = [each for each in children if each.state == "Z"]
+    failed = tuple(each for each in ended if each.exit_code)
+    return failed or (tuple(ended) if len(ended) == len(children) else ())
 
 
 def how_stuck(view: RankView) -> str:

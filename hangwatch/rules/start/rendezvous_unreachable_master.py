@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from hangwatch import words
 from hangwatch.facts.case import Case
@@ -14,9 +14,14 @@ from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
 _FIX_MADE = (
-    "set {name} once, before the ranks are started, and hand it to all of them: what each rank computes for itself, as"
-    " by hash() of a text or from a free port, differs between processes"
+    "set {name} once, before the ranks are started, and hand it to all of them (also for an init_method): what each"
+    " rank computes for itself, as by hash() of a text or from a free port, differs between processes"
 )
+_FIX_GIVEN = (
+    "use the MASTER_ADDR and MASTER_PORT with which the processes are started ({given}): init_method='env://', and none"
+    " of the program's own in os.environ; a free port that each rank looks for is another one on each"
+)
+_NAMES = ("MASTER_ADDR", "MASTER_PORT")
 CONNECTED_S = 5.0  # seconds after its start until a rank has connected: a connection may be a moment late
 STORE_RETRIES_S = 100.0  # seconds after the master came: a client of its store tries again in pauses of up to 90 s
 
@@ -68,28 +73,57 @@ def _goes_elsewhere(case: Case, arrivals: Arrivals, astray: list[RankView]) -> F
         Certainty.PROVEN if settled and outvoted else Certainty.LIKELY,
         f"{case.name(culprits, capital=True)} {words.verb(len(culprits), 'looks', 'look')} for the master at"
         f" {_addresses(astray)}, and {case.name([view.rank for view in others])} at {_addresses(others)}.",
-        fix=_FIX_MADE.format(name=name) if made else f"give every rank the same {name}: {meant}",
+        fix=_fix_made(everyone, name) if made else f"give every rank the same {name}: {meant}",
         culprits=tuple(view.culprit() for view in astray),
         victims=tuple(view.rank for view in others),
         evidence=(
             *map(_looks_at, everyone[: words.SHOWN]),
-            *((f"the program sets {name} itself on {case.name(made)}",) if made else ()),
+            *_is_own(case, made, name),
         ),
         status=Status.HUNG if settled or case.stalled(culprits) else Status.WAITING,
     )
 
 
 def _looks_at(view: RankView) -> str:
-    return f"rank {view.rank} (pid {view.pid}) has MASTER_ADDR:MASTER_PORT {':'.join(address(view))}{_connected(view)}"
+    """An address that its environment has not came from the program: from os.environ, or by an init_method."""
+    at = ":".join(address(view))
+    own = any(_is_made_there(view, name) for name in _NAMES)
+    return (
+        f"rank {view.rank} (pid {view.pid}) {'looks for the master at' if own else 'has MASTER_ADDR:MASTER_PORT'} {at}"
+        f"{_connected(view)}"
+    )
 
 
 def _is_made_there(view: RankView, name: str) -> bool:
-    """Its program has set that variable itself: the process was started without it, or with another value."""
+    """Its program has chosen that part of the address itself: the process was started without it, or with another."""
     process, reading = view.evidence.process, view.reading
     if process is None or reading is None or not process.environment:
         return False
     own = reading.identity.environment.get(name)
     return own is not None and process.environment.get(name) != own
+
+
+def _is_own(case: Case, made: list[int], name: str) -> Iterator[str]:
+    """With what the processes of those ranks were started instead."""
+    given: dict[str, list[int]] = {}
+    for view in case.views(made):
+        started = view.evidence.process.environment.get(name) if view.evidence.process is not None else None
+        given.setdefault(f"with {name}={started}" if started else f"without {name}", []).append(view.rank)
+    for started, ranks in list(given.items())[: words.SHOWN]:
+        processes = words.verb(len(ranks), "process", "processes")
+        yield (
+            f"the {processes} of {case.name(ranks)} {words.verb(len(ranks), 'was', 'were')} started {started}: the"
+            " program chooses that address itself"
+        )
+
+
+def _fix_made(views: Iterable[RankView], name: str) -> str:
+    """To use what their launcher gives to all of them, if it does; else to give it."""
+    environments = [view.evidence.process.environment if view.evidence.process is not None else {} for view in views]
+    given = {tuple(each.get(name, "") for name in _NAMES) for each in environments}
+    if len(given) == 1 and all(found := next(iter(given))):
+        return _FIX_GIVEN.format(given=":".join(found))
+    return _FIX_MADE.format(name=name)
 
 
 def _addresses(views: Iterable[RankView]) -> str:

@@ -18,9 +18,10 @@ from hangwatch.facts.processes.process_end import (
     ended_for,
     how_it_ended,
 )
-from hangwatch.facts.rank_end import Why, told, was_refused, words_of
+from hangwatch.facts.rank_end import Why, key_words, told, was_refused, words_of
 from hangwatch.model import Certainty, ExceptionFacts, Frame, Status, StepName
-from hangwatch.ranks.last_words import Kind, LastWord
+from hangwatch.ranks.last_words import Kind, LastWord, last_words
+from hangwatch.ranks.missing_key import MissingKey, missing_key
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import origin
@@ -29,6 +30,8 @@ _FIX_RESTART = (
     "set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 where torchrun restarts the job (--rdzv-backend=c10d or --standalone heed"
     " it): an attempt then finds no addresses of the one before; else look for what ended that rank first"
 )
+_FIX_UNSEEN = "read the reports of the other nodes; with one report directory or a dashboard all are judged together"
+_FIX_SEEN = "read the last lines of the output of {ranks}, and see how far it came"
 _BY_GLOO = re.compile(r"gloo/transport/")  # its errors name the line of its own source
 
 
@@ -158,24 +161,51 @@ def _of_torch(error: ExceptionFacts) -> bool:
 
 
 def lost_peers(case: Case) -> Finding | None:
-    """Ranks that can be seen from here failed because of one that cannot."""
+    """Ranks that are seen from here failed in torch's communication, perhaps because of one that is not.
+
+    A key of a store that was not set in time breaks no connection: of that, no reason is given.
+    """
     dead = [view for view in case if view.dead or view.raised]
     if not case.absent or not _all_lost_peers(dead):
         return None
     errors = {view.rank: words.error(view.exception) for view in dead}
-    peers = sorted({peer for error in errors.values() for peer in PEER.findall(error)})
-    at = f" at {words.listed(peers)}" if peers else ""
+    absent, in_vain = words.ranks(case.absent), _waited_in_vain(dead)
+    why = "" if in_vain else ": one of them ended first, or the network between broke"
+    started = [each for each in case.snapshot.launched if each.rank in case.absent]
+    seen = len({each.rank for each in started}) == len(case.absent)
     return Finding(
         "undetermined",
         Certainty.UNDETERMINED,
-        f"{case.name(errors, capital=True)} lost the connection to another rank{at}, and failed."
-        f" Nothing is known of {words.ranks(case.absent)}: one of them ended first, or the network between broke.",
-        fix="read the reports of the other nodes; with one report directory or a dashboard all are judged together",
+        f"{case.name(errors, capital=True)} {in_vain or _failed(dead)}. Nothing is known of {absent}{why}.",
+        fix=_FIX_SEEN.format(ranks=absent) if seen else _FIX_UNSEEN,
         victims=tuple(case.ranks),
         step=case.furthest_step(list(errors)),
-        evidence=tuple(f"rank {rank} failed with {error}" for rank, error in list(errors.items())[: words.SHOWN]),
+        evidence=(
+            *(f"rank {rank} failed with {error}" for rank, error in list(errors.items())[: words.SHOWN]),
+            *(f"rank {each.rank} was started here (pid {each.pid})" for each in started[: words.SHOWN]),
+        ),
         status=Status.FAILED,
     )
+
+
+def _waited_in_vain(dead: list[RankView]) -> str:
+    """`gave up waiting for key 'a' of a store after 60 s, and failed`; "" where one failed for anything else."""
+    missing = [missing_key(view.exception.message) if view.exception is not None else None for view in dead]
+    waited = [each for each in missing if each is not None]
+    if len(waited) < len(missing):
+        return ""
+    keys = MissingKey(tuple(dict.fromkeys(key for each in waited for key in each.keys)), waited[0].timeout_s)
+    after = words.duration(keys.timeout_s) if len({each.timeout_s for each in waited}) == 1 else "their timeouts"
+    return f"gave up waiting for {key_words(keys)} after {after}, and failed"
+
+
+def _failed(dead: list[RankView]) -> str:
+    """`lost the connection to another rank at [10.0.0.2]`, where the errors of all say so."""
+    errors = [words.error(view.exception) for view in dead]
+    if not all(any(word.kind is Kind.CONNECTION for word in last_words(error)) for error in errors):
+        return f"failed in {words.verb(len(dead), 'its', 'their')} communication with other ranks"
+    peers = sorted({peer for error in errors for peer in PEER.findall(error)})
+    return f"lost the connection to another rank{f' at {words.listed(peers)}' if peers else ''}, and failed"
 
 
 def ended_by_launcher(case: Case) -> Finding | None:

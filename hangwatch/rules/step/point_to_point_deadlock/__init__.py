@@ -290,14 +290,16 @@ def _of_habit(case: Case, found: LeftHabit) -> Finding:
 
 
 def _of_two_sides(case: Case, found: LeftHabit, too: tuple[int, ...]) -> Finding:
-    """Several ranks changed their habit in one round, perhaps on purpose: then those that kept to theirs are wrong."""
+    """Several ranks changed their habit in one round, perhaps on purpose: then the one that waits for more is wrong.
+
+    Of that one no number is told: it is in the middle of its own part of the round.
+    """
     changed = tuple(sorted((found.rank, *too)))
-    kept = case.name([rank for rank in sorted(case.blocked) if rank not in changed])
     return Finding(
         "point-to-point-deadlock",
         Certainty.LIKELY,
         f"{case.name(changed, capital=True)} went on after fewer sends or receives than in every round before, while"
-        f" {kept} kept to their number: which side is wrong is not known.",
+        f" rank {found.peer} waits in one more of them: which side is wrong is not known.",
         fix=COUNT_ALIKE,
         victims=tuple(case.blocked),
         step=found.step or case.ranks[found.rank].step,

@@ -10,6 +10,7 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.loops.ways_out import ways_to_leave
 from hangwatch.facts.processes.own_code import (
     IN_CODE,
+    ended_children,
     how_stuck,
     status_of,
     stuck_children,
@@ -160,7 +161,19 @@ def _how_all(stuck: list[RankView]) -> str:
     who = "it" if len(stuck) == 1 else "each" if alike else f"rank {stuck[0].rank}"
     threads = _own_threads(stuck[0]) if len(stuck) == 1 and own_locks(stuck[0]) is None else []
     beside = f", while {threads[0]}" if len(threads) == 1 else ""  # it waits for that one, most likely
-    return f"{who} {how.removeprefix('it ')}{beside}"
+    return f"{who} {how.removeprefix('it ')}{_for_the_ended(stuck)}{beside}"
+
+
+def _for_the_ended(stuck: list[RankView]) -> str:
+    """`, perhaps for its child process 91, which has ended (exit code 1)`; a dead process gives and takes nothing."""
+    ended = ended_children(stuck[0])
+    if not all(map(ended_children, stuck)):
+        return ""
+    how, one = words.ended(ended[0].exit_code), len(ended) == 1
+    if len(stuck) > 1:
+        return f", perhaps for a child process of its own that has ended (on rank {stuck[0].rank}: {how})"
+    which = f"child process {ended[0].pid}, which has" if one else f"{len(ended)} child processes that have"
+    return f", perhaps for its {which} ended ({how if one else f'the first: {how}'})"
 
 
 def _evidence(case: Case, view: RankView) -> list[str]:

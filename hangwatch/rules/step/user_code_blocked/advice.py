@@ -5,9 +5,10 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.processes.child import idle_children
 from hangwatch.facts.processes.locks import held_lock
-from hangwatch.facts.processes.own_code import in_debugger, reads_input, stuck_children
+from hangwatch.facts.processes.own_code import ended_children, in_debugger, reads_input, stuck_children
 from hangwatch.facts.processes.own_locks import own_locks
 from hangwatch.facts.processes.sleep import sleeps_long
+from hangwatch.model import ProcessFacts
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing
 
@@ -17,6 +18,10 @@ _BY_WAIT = {
     Doing.EVENTS: f"await with a timeout, as by asyncio.wait_for(..., 60), {_RAISE}",
     Doing.LOCK: f"wait with a timeout (acquire(timeout=60), get(timeout=60)), {_RAISE}",
 }
+_LOOK = (
+    "wait with a timeout (get(timeout=60), put(item, timeout=60), poll(60)), and raise where that process does not live"
+    " any more (is_alive() is False): the launcher then ends all ranks"
+)
 
 
 def advice(view: RankView, threads: list[str]) -> str:
@@ -35,9 +40,21 @@ def advice(view: RankView, threads: list[str]) -> str:
             "ask for the result with a timeout (get(timeout=60)), or use concurrent.futures.ProcessPoolExecutor, which"
             " raises where a process of its pool has died"
         )
+    if ended := ended_children(view):
+        return _of_ended(ended[0])
     if children:
         return _BY_WAIT[Doing.JOIN_CHILD]
     return _of_a_peer(view) or _of_a_loop(view) or _of_a_lock(view, threads) or _BY_WAIT.get(view.now.doing, "")
+
+
+def _of_ended(child: ProcessFacts) -> str:
+    if child.exit_code:
+        killed = "the kernel's log" if child.exit_code in (-9, 137) else "the traceback in its output"
+        return f"mend what ended its child process (see {killed}); {_LOOK}"
+    return (
+        f"see why its child process {child.pid} ended before it had given or taken all: it may have caught an error,"
+        f" which it should hand on; {_LOOK}"
+    )
 
 
 def _of_a_peer(view: RankView) -> str:

@@ -9,7 +9,7 @@ import pytest
 from hangwatch.facts.calls.skip_paths import reached_by_all
 from hangwatch.facts.case import Case
 from hangwatch.facts.data.batches import first_uneven, has_left_inner_loop
-from hangwatch.facts.loops.turns import _made_as_many, fewer_turns
+from hangwatch.facts.loops.turns import FewerTurns, _made_as_many, fewer_turns
 from hangwatch.judge import diagnose
 from hangwatch.model import (
     Bypass,
@@ -26,6 +26,7 @@ from hangwatch.model import (
     Status,
 )
 from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls
+from hangwatch.rules.turns import still_inside
 from hangwatch.source.hints import annotated
 from hangwatch.source.loops import loop_around
 from hangwatch.source.ways_out import with_ways_out
@@ -207,9 +208,20 @@ def test_the_step_in_progress_is_told_where_optimizer_steps_end_the_steps(short:
     verdict = diagnose(_standing(snapshot, 1, facts)).verdict
     assert (verdict.cause, [each.rank for each in verdict.culprits]) == ("early-exit", [1])
     assert f"has left the loop (train.py:60) after {short} steps" in verdict.summary
-    assert f"ranks 0 and 2 are in step {short} already" in verdict.summary
+    assert f"ranks 0 and 2 have begun {short + 1} already" in verdict.summary
     assert {"rank 0 began 9 steps", "rank 1 made 8 steps"} <= {*verdict.evidence} or short != 8
     assert verdict.step.step == short
+
+
+@pytest.mark.parametrize(
+    ("begun", "sentence"),
+    [(9, ("ranks 0 and 2 are still in it", "")), (10, ("ranks 0 and 2 have begun 10", " already"))],
+)
+def test_of_the_others_a_number_of_steps_is_told_where_it_is_greater(begun: int, sentence: tuple[str, str]) -> None:
+    """GIVEN a rank that left after 9 steps WHEN the others wait in the last of 9 THEN "in step 8" would mislead."""
+    case = Case(World([[*turns(8 if rank == 1 else 9), *END] for rank in range(3)]).run().snapshot())
+    short = FewerTurns((1,), (0, 2), {0: begun, 1: 9, 2: begun}, {1: 9}, None)
+    assert still_inside(case, short, 9) == sentence
 
 
 @pytest.mark.parametrize(("guard", "cause"), [("none", "uneven-steps"), ("rank", "rank-zero-only-collective")])

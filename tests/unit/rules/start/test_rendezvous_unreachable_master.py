@@ -111,9 +111,31 @@ def test_a_port_that_the_program_computes_on_each_rank_is_to_be_made_once() -> N
     judgement = judge(*(replace(each, process=_started_without_a_port(each)) for each in ranks))
     assert [rank for rank, _, _ in blamed(judgement)] == [1, 2]
     assert "set MASTER_PORT once, before the ranks are started" in judgement.verdict.fix
-    assert "the program sets MASTER_PORT itself on all ranks" in judgement.verdict.evidence
+    assert "rank 1 (pid 101) looks for the master at 127.0.0.1:29501 and is not connected to it" in (
+        judgement.verdict.evidence
+    )
+    assert (
+        "the processes of all ranks were started without MASTER_PORT: the program chooses that address itself"
+        in judgement.verdict.evidence
+    )
+
+
+def test_an_address_by_init_method_is_not_said_to_be_in_the_environment() -> None:
+    """GIVEN processes with one MASTER_PORT of their launcher WHEN each looks elsewhere THEN env:// is advised."""
+    ports = {0: "29501", 1: "29502", 2: "29503"}
+    ranks = [lost(n, environment={"MASTER_PORT": port}, world_size=3) for n, port in ports.items()]
+    given = {"MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
+    verdict = judge(*(replace(each, process=replace(_process(each), environment=given)) for each in ranks)).verdict
+    assert verdict.summary.startswith("Ranks 1-2 look for the master at 127.0.0.1:29502 and 127.0.0.1:29503")
+    assert "use the MASTER_ADDR and MASTER_PORT with which the processes are started (localhost:29500)" in verdict.fix
+    assert "init_method='env://'" in verdict.fix
+    assert not any("has MASTER_ADDR" in sentence for sentence in verdict.evidence)
 
 
 def _started_without_a_port(entry: RankEvidence) -> ProcessFacts:
+    return replace(_process(entry), environment={"OMP_NUM_THREADS": "1"})
+
+
+def _process(entry: RankEvidence) -> ProcessFacts:
     assert entry.process is not None
-    return replace(entry.process, environment={"OMP_NUM_THREADS": "1"})
+    return entry.process

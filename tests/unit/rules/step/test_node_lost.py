@@ -19,6 +19,7 @@ from tests.unit.job import (
     judge,
     rank,
     snapshot,
+    started,
     told,
 )
 
@@ -101,6 +102,23 @@ def test_ranks_that_lost_one_that_cannot_be_seen_from_here_are_not_blamed() -> N
     assert judgement.verdict.culprits == ()
     assert "Ranks 0-1 lost the connection to another rank at 10.0.0.2, and failed" in judgement.verdict.summary
     assert "Nothing is known of ranks 2-3" in judgement.verdict.summary
+
+
+def test_a_key_that_was_not_set_in_time_is_no_lost_connection() -> None:
+    """GIVEN ranks that waited in vain for a key of torch's store, and one that was started beside them
+    THEN no connection was lost, and no report of another node is asked for."""
+    frames = (Frame(f"{TORCH}/distributed/rpc/backend_registry.py", 123, "_init_process_group"), Frame(SCRIPT, 20, ""))
+    in_vain = [failed(n, frames=frames, message="wait timeout after 5000ms, keys: /rpc/0") for n in (0, 2)]
+    verdict = judge(*in_vain, world_size=3, launched=(started(1),)).verdict
+    assert verdict.summary == (
+        "Ranks 0 and 2 gave up waiting for key 'rpc/0' of a store after 5.0 s, and failed. Nothing is known of rank 1."
+    )
+    assert verdict.fix == "read the last lines of the output of rank 1, and see how far it came"
+    assert "rank 1 was started here (pid 101)" in verdict.evidence
+    assert judge(*in_vain, world_size=3).verdict.fix.startswith("read the reports of the other nodes")
+    # WHEN one of them says something else THEN no more is said of both than is true of both
+    verdict = judge(in_vain[0], failed(2, frames=frames), world_size=3).verdict
+    assert verdict.summary.startswith("Ranks 0 and 2 failed in their communication with other ranks. Nothing is known")
 
 
 def test_an_error_of_gloos_own_is_enough_where_torch_has_no_frame_of_python() -> None:

@@ -225,6 +225,34 @@ def test_a_stage_that_goes_on_with_a_part_of_its_microbatches_is_the_culprit(mad
     assert f"went on after {made} of the 4 sends to rank 1 (train.py:30)" in verdict.summary
 
 
+def test_where_several_went_on_early_no_number_is_told_of_the_rank_that_waits_for_them() -> None:
+    """GIVEN two stages that take fewer microbatches than in every step before, and a first one amid its sends
+    THEN it is told that this one waits, and not that it kept to a number to which it has not come."""
+    first: Program = [Draw(), *[Peer("send", 1, line=30), Peer("send", 2, line=31)] * 4]
+    first += [Peer("recv", 1, line=35), Peer("recv", 2, line=36)] * 4
+
+    def stage(taken: int) -> Program:
+        return [Draw(), *[Peer("recv", 0, line=40)] * taken, *[Peer("send", 0, line=45)] * 4]
+
+    verdict = diagnose(world(first * 5, *[[*stage(4) * 4, *stage(2)]] * 2)).verdict
+    assert verdict.summary == (
+        "Ranks 1-2 went on after fewer sends or receives than in every round before, while rank 0 waits in one more of"
+        " them: which side is wrong is not known."
+    )
+
+
+def test_receives_that_came_before_lack_a_send_and_not_another_order() -> None:
+    """GIVEN a worker that goes on to its next item without the result, for which the coordinator waits
+    THEN the advice is about the send, which was made before; of two first receives the order may be wrong."""
+    give, take = Peer("send", 1, line=30), Peer("recv", 1, line=35)
+    item, result = Peer("recv", 0, line=40), Peer("send", 0, line=45)
+    left_out = diagnose(world([give, take] * 4, [*[item, result] * 3, item, item])).verdict
+    assert left_out.cause == "point-to-point-deadlock"
+    assert left_out.fix.startswith("make each send on every path")
+    at_once = diagnose(world([take], [item])).verdict
+    assert at_once.fix.startswith("order the calls")
+
+
 def test_a_condition_that_leads_past_one_of_many_sends_of_a_line_is_not_the_only_way() -> None:
     """GIVEN a stage that made 2 of 4 sends by one line, below a condition that the source shows
     THEN the loop around that line may have made fewer turns: that condition is not told as what led past it."""

@@ -247,6 +247,39 @@ def test_the_system_call_of_a_thread_that_serves_a_package_is_not_that_of_the_tr
     assert not any("epoll_wait" in each for each in verdict.evidence)
 
 
+def _reading_from(*children: ProcessFacts) -> Verdict:
+    """Rank 1 reads from a pipe that one of these children, or another process, writes to."""
+    here = tuple(ProcessEvidence("child", facts) for facts in children)
+    read = stuck("socket", blocked_on=OpenFile(5, "pipe:[77]"))
+    return diagnose(changed(read, 1, lambda entry: replace(entry, children=here))).verdict
+
+
+@pytest.mark.parametrize(
+    ("code", "how", "advice"),
+    [
+        (1, "exit code 1", "mend what ended its child process (see the traceback in its output); wait with a timeout"),
+        (-9, "killed by SIGKILL", "mend what ended its child process (see the kernel's log); wait with a timeout"),
+        (0, "exit code 0", "see why its child process 91 ended before it had given or taken all"),
+    ],
+)
+def test_what_a_rank_that_reads_from_a_pipe_may_wait_for_has_ended(code: int, how: str, advice: str) -> None:
+    verdict = _reading_from(ProcessFacts(91, "Z", exit_code=code))
+    assert f"it waits on a pipe, perhaps for its child process 91, which has ended ({how}); rank" in verdict.summary
+    assert verdict.fix.startswith(advice)
+    assert "is_alive()" in verdict.fix
+
+
+def test_a_child_that_ended_well_beside_others_that_live_is_not_what_a_rank_waits_for() -> None:
+    alive, well = ProcessFacts(92, "S"), ProcessFacts(91, "Z", exit_code=0)
+    assert "child process" not in _reading_from(well, alive).summary
+    assert "perhaps for its child process 91" in _reading_from(replace(well, exit_code=1), alive).summary
+
+
+def test_several_children_that_have_ended_are_counted() -> None:
+    verdict = _reading_from(ProcessFacts(91, "Z", exit_code=1), ProcessFacts(92, "Z", exit_code=1))
+    assert "perhaps for its 2 child processes that have ended (the first: exit code 1)" in verdict.summary
+
+
 def test_a_child_process_that_has_ended_is_told_of_a_rank_that_waits_on_a_pipe() -> None:
     ended, other = (
         ProcessEvidence("child", ProcessFacts(pid, state, exit_code=137)) for pid, state in ((91, "Z"), (92, "S"))
