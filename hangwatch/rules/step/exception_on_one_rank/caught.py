@@ -193,8 +193,9 @@ def caught_past_a_call(case: Case) -> Finding | None:
     found = disagreement(case) if case.in_trouble else None
     if found is None or not found.ways or not all(map(_swallows, found.ways)):
         return None
-    if found.found is not None or len(found.without) > len(found.made):
-        return None  # what the ledgers count is told as a skipped call, with this way past it
+    told = found.found is not None and bool(found.found.who)
+    if told or len(found.without) > len(found.made):
+        return None  # what the ledgers tell of is a skipped call, with this way past it
     where = the_only(found.ways)
     handlers = conditions(found.ways)
     return Finding(
