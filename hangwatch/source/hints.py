@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any, TypeVar
 
 from hangwatch.model import Bypass, Frame, LoopFacts, ThreadStack
@@ -78,9 +79,16 @@ def _ways_past(frames: tuple[Frame, ...], sources: tuple[str | None, ...], hooks
     return ways_past(_places(frames, sources), hooks and len(_places(frames[:hooks], sources[:hooks])))
 
 
-def inner_loop(frames: tuple[Frame, ...], source_of: Callable[[str], str | None]) -> LoopFacts | None:
-    """The innermost loop around a call to which the user's `frames` lead, if another one lies around it."""
+def inner_loop(
+    frames: tuple[Frame, ...], source_of: Callable[[str], str | None], below: Frame | None = None
+) -> LoopFacts | None:
+    """The innermost loop around a call to which the user's `frames` lead, if another one lies around it.
+
+    That may be one of a package, which has called these frames from there (`below`).
+    """
     loop = _read(lambda: _inner_loop(frames, tuple(source_of(frame.file) for frame in frames)), None)
+    if loop is not None and below is not None:
+        return replace(loop, outer=(*loop.outer, below), outer_leaves=(*loop.outer_leaves, ()))
     return loop if loop is not None and loop.outer else None
 
 
@@ -107,6 +115,13 @@ def hooks_of(frames: tuple[Frame, ...], source_of: Callable[[str], str | None] =
         found = before if takes_turns else found
         before += kind == "user"
     return found
+
+
+def turns_above(frames: tuple[Frame, ...], hook: Frame, source_of: Callable[[str], str | None]) -> Frame | None:
+    """Where a package that has called the user's `hook` stands in a loop of its own: each call is in a turn of that."""
+    outside = takewhile(lambda frame: origin(frame.file) != "user", frames[frames.index(hook) + 1 :])
+    above = (frame for frame in outside if not frame.native and origin(frame.file) == "package")
+    return next((frame for frame in above if _turns_in((frame,), (source_of(frame.file),))), None)
 
 
 def rank_check_of(frames: tuple[Frame, ...], source_of: Callable[[str], str | None]) -> Bypass | None:

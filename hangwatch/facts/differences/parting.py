@@ -208,6 +208,9 @@ def _told(case: Case, found: Parting, balance: int, few: tuple[int, ...], many: 
     if by_an_error and not any(made_there_too(case, found, few[0])):
         by_source = Witness(Kind.SOURCE, only_by_an_error(found.ways))
         found, balance = replace(found, witnesses=(*found.witnesses, by_source)), 1
+    elif balance == 0 and _left_for_its_rank(found):
+        by_source = Witness(Kind.SOURCE, "a turn goes on without that call under a condition on the rank alone")
+        found, balance = replace(found, witnesses=(*found.witnesses, by_source)), 1
     if balance == 0:
         return found
     doubt = _apart_before(case, found.divergence)
@@ -217,6 +220,13 @@ def _told(case: Case, found: Parting, balance: int, few: tuple[int, ...], many: 
         return replace(found, how=Left.SKIPPED, who=through or few, witnesses=found.witnesses + doubt)
     turned = tuple(replace(witness, agrees=not witness.agrees) for witness in found.witnesses)
     return replace(found, how=Left.EXTRA, who=many, witnesses=turned + doubt)
+
+
+def _left_for_its_rank(found: Parting) -> bool:
+    """A call of earlier steps, which a turn goes on without on some ranks by their number: those with fewer calls."""
+    known = any(witness.kind is Kind.PLACE and witness.agrees for witness in found.witnesses)
+    own = [way for way in found.ways if way.asks != "alike"]
+    return known and bool(own) and all(way.asks == "rank" and way.of_turn for way in own)
 
 
 def made_there_too(case: Case, found: Parting, rank: int) -> list[int]:

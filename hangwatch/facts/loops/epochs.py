@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hangwatch.facts.case import Case, once
-from hangwatch.facts.data.batches import has_left_inner_loop, has_left_loop, loop_of_the_others
+from hangwatch.facts.data.batches import has_left_inner_loop, has_left_loop, loop_of_the_others, runs_below_a_package
 from hangwatch.facts.loops.turns import fewer_turns
 from hangwatch.model import Frame, LoopFacts
 from hangwatch.ranks.sides import by_value, spread
@@ -55,6 +55,8 @@ def ended_epochs(case: Case) -> EndedEpochs | None:
     others = tuple(rank for rank, epoch in epochs.items() if epoch == last)
     inside = {case.ranks[rank].now.loop for rank in spread(others)}
     left = tuple(rank for rank, epoch in epochs.items() if epoch < last and _has_left(case, case.ranks[rank], inside))
+    if not left and (left := _left_a_trainer(case)):
+        others = tuple(rank for rank in epochs if rank not in left)
     if not left or any(has_left_loop(case, case.ranks[rank]) for rank in others):
         return None
     if not case.blocked and not are_over(case, left) and not _are_past(case, left):
@@ -62,6 +64,21 @@ def ended_epochs(case: Case) -> EndedEpochs | None:
     loop = loop_of_the_others(case, left)
     first = _first(case, (*left, *others))
     return EndedEpochs(left, others, epochs[left[0]], last, loop, _closed(case, others, loop), first)
+
+
+def _left_a_trainer(case: Case) -> tuple[int, ...]:
+    """All ranks have drawn all batches of one epoch, and these are past the trainer's loop in which the others stand.
+
+    Nothing was drawn of the next epoch yet: a trainer communicates before it draws.
+    """
+    loaders = {view.rank: view.loader for view in case}
+    whole = all(loader is not None and loader.length == loader.drawn for loader in loaders.values())
+    if not whole or len({loader.epoch for loader in loaders.values() if loader is not None}) > 1:
+        return ()
+    left = tuple(rank for rank in loaders if has_left_loop(case, case.ranks[rank]))
+    others = tuple(rank for rank in loaders if rank not in left)
+    inside = all(rank in case.blocked for rank in others) and runs_below_a_package(case, left)
+    return left if others and inside else ()
 
 
 def _has_left(case: Case, view: RankView, inside: set[LoopFacts | None]) -> bool:

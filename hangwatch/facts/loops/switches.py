@@ -52,6 +52,8 @@ def stopped(case: Case) -> Switched | None:
     found = ending(case, left, others)
     if not left or not others or found is None or not runs_below_a_package(case, left):
         return None
+    if all(each.asks == "rank" for each in found.switches):
+        return None  # no value of a rank's own: it stops by its number
     return replace(found, after=after)
 
 

@@ -21,6 +21,7 @@ from hangwatch.facts.data.batches import (
 )
 from hangwatch.facts.data.early_ends import ended_early
 from hangwatch.facts.loops.epochs import EndedEpochs, are_over, ended_epochs
+from hangwatch.facts.loops.switches import ending
 from hangwatch.facts.loops.ways_out import ways_out, ways_out_of_outer
 from hangwatch.facts.processes.ended_ahead import are_ahead
 from hangwatch.facts.processes.process_end import ended_before_others, ended_for, how_it_ended, last_place
@@ -137,15 +138,25 @@ def stopped_after_epoch(case: Case) -> Finding | None:
         return None
     first = case.ranks[found.left[0]]
     others = case.name(found.others)
+    went_on, began = (
+        (f"went on to epoch {found.last}", f"began epoch {found.last}")
+        if found.last > found.epoch
+        else (
+            f"{words.verb(len(found.others), 'is', 'are')} still in the trainer's loop",
+            "drew all batches of that epoch as well",
+        )
+    )
+    ends = ending(case, found.left, found.others)
+    switch = (f"{ends.told} ends that loop",) if ends is not None else ()
     did = "stopped training" if has_left_loop(case, first) else "left the loop over the epochs"
     return Finding(
         "early-exit",
         case.weigh(witnesses := _ended_its_epochs(case, found)),
         f"{case.name(found.left, capital=True)} {did} after epoch"
-        f" {found.epoch}{now_at(case, found.left, first.where)}; {others} went on to epoch {found.last}.",
+        f" {found.epoch}{now_at(case, found.left, first.where)}; {others} {went_on}.",
         culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(found.left)),
         step=StepName(found.epoch + 1, 0, None if first.step.step is None else first.step.step + 1),
-        evidence=(f"{others} began epoch {found.last}", *ways_out_of_outer(found.loop)),
+        evidence=(f"{others} {began}", *switch, *ways_out_of_outer(found.loop)),
         witnesses=witnesses,
         awaited=found.left,
     )

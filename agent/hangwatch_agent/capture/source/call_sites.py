@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hangwatch.model import CallSite, Frame, RankEvidence
 from hangwatch.ranks.view import RankView
-from hangwatch.source.hints import hooks_of, inner_loop, rank_check_of, ways_past_call
+from hangwatch.source.hints import hooks_of, inner_loop, rank_check_of, turns_above, ways_past_call
 from hangwatch.stacks.frames import origin
 from hangwatch_agent.capture.source.files import Sources, shown
 from hangwatch_agent.capture.source.lines import one_line
@@ -50,7 +50,10 @@ def _is_source(file: str) -> bool:
 
 def _site(own: tuple[Frame, ...], root: Path | None, frames: tuple[Frame, ...], sources: Sources) -> CallSite:
     source_of = sources.reader(root)
-    ways = ways_past_call(own, source_of, hooks_of(frames, source_of))[:MOST_WAYS]
+    hooks = hooks_of(frames, source_of)
+    ways = ways_past_call(own, source_of, hooks)[:MOST_WAYS]
     check = rank_check_of(frames, source_of)
     told = tuple(replace(way, text=one_line(way.text), given_text=one_line(way.given_text)) for way in ways)
-    return CallSite(own, (*told, check) if check is not None else told, shown(inner_loop(own, source_of)))
+    below = turns_above(frames, own[hooks - 1], source_of) if hooks else None
+    loop = inner_loop(own[:hooks] if below is not None else own, source_of, below)
+    return CallSite(own, (*told, check) if check is not None else told, shown(loop))

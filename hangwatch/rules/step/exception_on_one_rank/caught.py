@@ -193,9 +193,11 @@ def caught_past_a_call(case: Case) -> Finding | None:
     found = disagreement(case) if case.in_trouble else None
     if found is None or not found.ways or not all(map(_swallows, found.ways)):
         return None
-    told = found.found is not None and bool(found.found.who)
-    if told or len(found.without) > len(found.made):
-        return None  # what the ledgers tell of is a skipped call, with this way past it
+    counted = found.found
+    if counted is not None and (counted.who or not all(map(_swallows, counted.ways))):
+        return None  # what the ledgers tell of is a skipped call, with this way past it; or a package leads past it
+    if len(found.without) > len(found.made):
+        return None
     where = the_only(found.ways)
     handlers = conditions(found.ways)
     return Finding(

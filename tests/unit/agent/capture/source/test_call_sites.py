@@ -78,3 +78,22 @@ def test_the_inner_loop_around_a_call_is_read_though_no_rank_stands_in_it(tmp_pa
         if site.loop
     ]
     assert loops == [(2, True, [1])]  # the call behind it is in the training loop alone
+
+
+TRAINERS = {
+    "takes turns": ("while not done:\n    hook(batch)\n", [(1, [2])]),
+    "runs all of it": ("if ready:\n    hook(batch)\n", []),
+}
+
+
+@pytest.mark.parametrize(("text", "loops"), TRAINERS.values(), ids=TRAINERS)
+def test_a_loop_of_a_hook_lies_within_the_turns_of_the_package_that_calls_it(
+    tmp_path: Path, text: str, loops: list[tuple[int, list[int]]]
+) -> None:
+    script, trainer = tmp_path / "train.py", tmp_path / "site-packages/trainer/loop.py"
+    trainer.parent.mkdir(parents=True)
+    trainer.write_text(text)
+    script.write_text("for part in range(rounds):\n    exchange(part)\n\nfit()\n")
+    called = (Frame(str(script), 2, "<module>"), Frame(str(trainer), 2, "<module>"), Frame(str(script), 4, "<module>"))
+    found = call_sites([rank(0, called)], Sources(), Path("/nonexistent"))
+    assert [(site.loop.where.line, [each.line for each in site.loop.outer]) for site in found if site.loop] == loops
