@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hangwatch import words
 from hangwatch.catalogue.step import VOTE_AFTER_ERROR
-from hangwatch.facts.calls.skip_paths import conditions, the_only
+from hangwatch.facts.calls.skip_paths import asked_by_a_package, conditions, the_only
 from hangwatch.facts.case import Case
 from hangwatch.facts.data.batches import drawn_words, first_uneven
 from hangwatch.facts.differences.caught_errors import (
@@ -194,7 +194,7 @@ def caught_past_a_call(case: Case) -> Finding | None:
     if found is None or not found.ways or not all(map(_swallows, found.ways)):
         return None
     counted = found.found
-    if counted is not None and (counted.who or not all(map(_swallows, counted.ways))):
+    if counted is not None and (counted.who or asked_by_a_package(case, found.call.frames)):
         return None  # what the ledgers tell of is a skipped call, with this way past it; or a package leads past it
     if len(found.without) > len(found.made):
         return None
