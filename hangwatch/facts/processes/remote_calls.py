@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from hangwatch import words
 from hangwatch.facts.case import Case, once
+from hangwatch.model import ThreadStack
 from hangwatch.ranks.thread_stacks import runs_users_code
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import UNRECORDED, Activity, Doing
@@ -82,12 +83,15 @@ def _only_waits(view: RankView) -> bool:
 
 
 def _served(view: RankView) -> list[Served]:
-    pairs = zip(view.threads, view.evidence.stacks, strict=True)
-    return [
-        Served(view, thread)
-        for thread, stack in pairs
-        if not stack.main and runs_users_code(stack) and any(frame.file.endswith(_SERVES) for frame in stack.frames)
-    ]
+    serving = [_serves(stack) for stack in view.evidence.stacks]
+    if not any(serving):
+        return []
+    return [Served(view, thread) for thread, serves in zip(view.threads, serving, strict=True) if serves]
+
+
+def _serves(stack: ThreadStack) -> bool:
+    inside = not stack.main and any(frame.file.endswith(_SERVES) for frame in stack.frames)
+    return inside and runs_users_code(stack)
 
 
 def sentences(found: Unanswered) -> tuple[str, ...]:

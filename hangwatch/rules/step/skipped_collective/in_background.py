@@ -51,9 +51,7 @@ def left_out_in_the_background(case: Case) -> Finding | None:
         step=case.furthest_step(found.past),
         evidence=(
             f"{who} {have} made {made} in group {found.group.name}, and {case.name(found.waiting)} one more",
-            f"all of them are in the same step, {case.ranks[found.past[0]].step.step}"
-            if not _steps_ahead(case, found)
-            else f"{who} {words.verb(len(found.past), 'is', 'are')} in a later step",
+            _which_step(case, found),
         ),
         witnesses=(
             Witness(Kind.MAJORITY, f"most ranks have made that call: {case.name(found.waiting)}"),
@@ -61,6 +59,12 @@ def left_out_in_the_background(case: Case) -> Finding | None:
         ),
         awaited=found.past,
     )
+
+
+def _which_step(case: Case, found: _Fewer) -> str:
+    if _steps_ahead(case, found):
+        return f"{case.name(found.past)} {words.verb(len(found.past), 'is', 'are')} in a later step"
+    return f"all of them are in the same step, {case.ranks[found.past[0]].step.step}"
 
 
 def _fewer(case: Case) -> _Fewer | None:
