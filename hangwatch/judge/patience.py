@@ -26,7 +26,7 @@ from hangwatch.facts.processes.data_loading import Feeding, Worker
 from hangwatch.facts.processes.leaving import LONG_SLEEP_S, exits_by_stack
 from hangwatch.facts.processes.locks import KERNEL_CALLS, held_lock, holds, lock_name
 from hangwatch.facts.processes.own_locks import own_locks
-from hangwatch.facts.processes.remote_calls import nobody_calls
+from hangwatch.facts.processes.remote_calls import no_call_is_left
 from hangwatch.facts.processes.store_waits import awaits_key, store_ports, waits_for_key
 from hangwatch.model import Frame, LoopFacts, OpenFile, Phase, ProcessFacts, Reading, Snapshot
 from hangwatch.proof.waits import ASLEEP, Blocked
@@ -134,7 +134,7 @@ def _in_remote_calls(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int
     """Ranks wait for answers (torch's RPC), and what should give them waits, too."""
     complete = 1 < (snapshot.job.world_size or 0) <= len(living)
     waits = "waits in a call of another rank, and what answers it waits, too"
-    return {view.rank: waits for view in living} if complete and nobody_calls(living) else {}
+    return {view.rank: waits for view in living} if complete and no_call_is_left(living) else {}
 
 
 def _mispaired(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int, str]:

@@ -58,7 +58,7 @@ def asks(now: Activity) -> bool:
     return now.doing is Doing.REMOTE_CALL
 
 
-def nobody_calls(living: Sequence[RankView]) -> bool:
+def no_call_is_left(living: Sequence[RankView]) -> bool:
     """Each rank waits for others in calls of RPC, and what runs for these waits for other threads: none is left.
 
     Not where other threads of the program run beside them, which may bring it.
