@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from hangwatch.wire import codec
 FOLDER = Path(__file__).parent.parent / "tests" / "judged"
 ENDING = ".json.xz"
 TRUTH = ".toml"
+LINK = re.compile(rb"\(https?://[^)\s]*\)")  # in what a program printed: it may name a host that no file here names
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def incident(name: str, folder: Path = FOLDER) -> Incident:
 def keep(kept: Incident, truth: Truth, folder: Path = FOLDER) -> Path:
     """Adds a report, and what is true of it beside it. Raises FileExistsError where the name is taken."""
     path = folder / f"{truth.name}{ENDING}"
-    text = codec.dumps(kept).encode(errors="backslashreplace")
+    text = LINK.sub(b"()", codec.dumps(kept).encode(errors="backslashreplace"))
     with path.open("xb") as file:
         file.write(lzma.compress(text, preset=9 | lzma.PRESET_EXTREME))
     (folder / f"{truth.name}{TRUTH}").write_text(_text(truth), encoding="utf-8")

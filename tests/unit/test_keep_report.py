@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,13 @@ def test_what_is_kept_is_read_again(report: Path, folder: Path) -> None:
         Truth("short-shard", ABOUT, ("uneven-steps",), (3,), "train.py:61"),
     ]
     assert judged.incident("short-shard", folder) == files.read(report)
+
+
+def test_links_that_a_program_printed_are_not_kept(folder: Path) -> None:
+    printed = uneven_steps()
+    said = replace(printed.verdict, details=("try [a tracker](https://host.example/tracker)",))
+    judged.keep(replace(printed, verdict=said), Truth("short-shard", ABOUT, ("uneven-steps",), ()), folder)
+    assert judged.incident("short-shard", folder).verdict.details == ("try [a tracker]()",)
 
 
 def test_a_name_that_is_taken_keeps_what_it_has(report: Path, folder: Path) -> None:
