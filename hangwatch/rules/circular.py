@@ -143,7 +143,7 @@ def _shown(edges: list[str]) -> str:
 
 
 def _tags(found: OtherTag | None) -> str:
-    """`. Rank 0 waits for a message of tag 40, and rank 2 sends it one of tag 30`."""
+    """`. Rank 0 receives only messages of tag 40 from rank 2 there, which sends it one of tag 30`."""
     if found is None:
         return ""
     sends = "sends" if found.sends else "has sent"

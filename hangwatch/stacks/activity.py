@@ -47,7 +47,7 @@ class Doing(StrEnum):
 
 
 COLLECTIVE_WAITS = frozenset({Doing.COLLECTIVE, Doing.BACKWARD, Doing.WORK_WAIT, Doing.MEETING, Doing.REMOTE_CALL})
-# No record tells who has made such a call, or is to answer it.
+# No record tells which ranks have made such a call, or are to answer it.
 UNRECORDED = frozenset({Doing.MEETING, Doing.REMOTE_CALL})
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 from hangwatch.facts.call_site import site
 from hangwatch.facts.case import Case, once
@@ -180,21 +179,13 @@ def _ran_out(case: Case, rank: int) -> bool:
 
 @dataclass(frozen=True)
 class _Pair:
-    """The rank `rank`, which is in `call` with `peer`, and that peer, with the rounds of both."""
+    """The rank `rank`, which is in `call`, with its rounds, and a peer with those of that."""
 
-    case: Case
     rank: int
     peer: int
     call: Collective
-    markers: str
-
-    @cached_property
-    def mine(self) -> Rounds:
-        return _rounds(self.case, self.rank, self.markers)
-
-    @cached_property
-    def theirs(self) -> Rounds:
-        return _rounds(self.case, self.peer, self.markers)
+    mine: Rounds
+    theirs: Rounds
 
     @property
     def other(self) -> str:
@@ -206,25 +197,22 @@ class _Pair:
     def served(self, n: int) -> int:
         return self.theirs[n].serving(self.other, self.rank, self.call)
 
-    def others_keep_to(self, count: int, before: Sequence[int], now: int) -> bool:
-        """Another peer exchanged as many with the rank in the rounds before, and has made as many in this one."""
-        peers = {call.peer for n in before for call in self.mine[n].calls if call.peer is not None} - {self.peer}
-        pairs = (_Pair(self.case, self.rank, peer, self.call, self.markers) for peer in sorted(peers))
-        return bool(before) and any(
-            now in pair.theirs
-            and pair.served(now) == count
-            and all(n in pair.theirs and pair.made(n) == pair.served(n) == count for n in before)
-            for pair in pairs
-        )
+    def keeps_to(self, count: int, before: Sequence[int], now: int) -> bool:
+        """They exchanged as many in each of the rounds before, and the peer has made as many in this one."""
+        known = all(n in self.theirs for n in (*before, now))
+        return known and self.served(now) == count and all(self.made(n) == self.served(n) == count for n in before)
 
 
 def _by(case: Case, entry: Blocked, call: Collective, peer: int, markers: str) -> LeftHabit | None:
-    pair = _Pair(case, entry.rank, peer, call, markers)
-    mine, theirs = pair.mine, pair.theirs
+    mine, theirs = _rounds(case, entry.rank, markers), _rounds(case, peer, markers)
+    pair = _Pair(entry.rank, peer, call, mine, theirs)
     present = max(mine, default=0)
     alike = [n for n in sorted(mine.keys() & theirs.keys()) if mine[n].opened == mine[present].opened]
     over = {n for n in alike if not entry.activity.in_collective and _is_over(case, entry.rank, mine[n])}
-    found = (_in_round(pair, alike[: place + 1], over=alike[place] in over) for place in reversed(range(len(alike))))
+    found = (
+        _in_round(case, pair, markers, alike[: place + 1], over=alike[place] in over)
+        for place in reversed(range(len(alike)))
+    )
     first = next((each for each in found if each is not None), None)
     if first is None:
         return None
@@ -243,7 +231,14 @@ def _is_over(case: Case, rank: int, made: _Round) -> bool:
     return step is not None and last is not None and last < step
 
 
-def _in_round(pair: _Pair, alike: list[int], *, over: bool) -> LeftHabit | None:
+def _others_keep_to(case: Case, pair: _Pair, markers: str, count: int, before: Sequence[int], now: int) -> bool:
+    """Another peer of the rank kept to that number, where one round before shows it."""
+    peers = {call.peer for n in before for call in pair.mine[n].calls if call.peer is not None} - {pair.peer}
+    others = (replace(pair, peer=peer, theirs=_rounds(case, peer, markers)) for peer in sorted(peers))
+    return bool(before) and any(other.keeps_to(count, before, now) for other in others)
+
+
+def _in_round(case: Case, pair: _Pair, markers: str, alike: list[int], *, over: bool) -> LeftHabit | None:
     """What differs in the last of the `alike` rounds, where all those before it were equal."""
     *before, now = alike
     made, served = pair.made, pair.served
@@ -251,7 +246,7 @@ def _in_round(pair: _Pair, alike: list[int], *, over: bool) -> LeftHabit | None:
     if len(usual) != 1:
         return None
     count = usual.pop()
-    if len(before) < HABITUAL_ROUNDS and not pair.others_keep_to(count, before, now):
+    if len(before) < HABITUAL_ROUNDS and not _others_keep_to(case, pair, markers, count, before, now):
         return None
     rank, peer, call, theirs = pair.rank, pair.peer, pair.call, pair.theirs
     if made(now) > count == served(now):

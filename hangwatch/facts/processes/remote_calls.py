@@ -1,4 +1,4 @@
-"""Functions that ranks run for each other (torch's RPC): who waits for an answer, and what stands in its way."""
+"""Functions that ranks run for each other (torch's RPC): which wait for an answer, and what stands in its way."""
 
 from __future__ import annotations
 

@@ -10,7 +10,10 @@ from hangwatch.rules.finding import Finding
 
 
 def never_answered(case: Case) -> Finding | None:
-    """A function has returned a Future, which another call was to complete: none makes it, and none is to blame."""
+    """Another call was to complete the Future that a function has returned, or no thread is left to run the function.
+
+    Which of the two is on no record, and no rank is to blame.
+    """
     found = unanswered(case)
     if found is None or found.ends:
         return None
@@ -25,10 +28,11 @@ def never_answered(case: Case) -> Finding | None:
         "undetermined",
         Certainty.UNDETERMINED,
         f"{case.name(ends, capital=True)} {words.verb(len(ends), 'waits', 'wait')} for the answer of a remote call"
-        f"{words.at(where)}, and no thread of any rank works on it: another call was to bring it, which no rank makes."
-        f"{beside}",
+        f"{words.at(where)}, and no thread of any rank works on it: another call was to bring it, or no thread is free"
+        f" to run what was called.{beside}",
         fix="look at what completes the Future that the called function has returned: it may count calls, or workers,"
-        " of which one has ended or left one out; give calls a timeout",
+        " of which one has ended or left one out; where functions call further ones and wait for them, raise"
+        " num_worker_threads or return a Future (async_execution); give calls a timeout",
         victims=tuple(asking),
         evidence=sentences(found),
         awaited=tuple(case.ranks),
