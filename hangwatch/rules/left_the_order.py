@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangwatch.facts.calls.inner_loops import loop_of_another_turn
+from hangwatch.catalogue.step import TRY_AGAIN_TOGETHER
+from hangwatch.facts.call_site import path
+from hangwatch.facts.calls.inner_loops import loop_of_another_turn, tried_again
 from hangwatch.facts.calls.queues import assessed, departure_of
+from hangwatch.facts.calls.skip_paths import conditions
 from hangwatch.facts.case import Case
 from hangwatch.facts.data.batches import first_uneven
+from hangwatch.model import Bypass
+from hangwatch.queues.departure import Departure
+from hangwatch.queues.readings import Kind
 from hangwatch.rules.by_queues import by_queues
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.step.rank_zero_only_collective.out_of_order import behind_a_rank_check
@@ -25,5 +31,26 @@ def left_the_order(case: Case) -> Finding | None:
     found = by_queues(case) if known else behind_a_rank_check(case, queued.departure)
     if found is None:
         return None
+    found = replace(found, status=case.failed_status)
+    if caught := _tried_again(case, queued.departure) if known else ():
+        return _after_an_error(found, caught)
     loop = loop_of_another_turn(case) if known else None
-    return replace(found, status=case.failed_status, fix=equal_turns(loop) if loop is not None else found.fix)
+    return replace(found, fix=equal_turns(loop)) if loop is not None else found
+
+
+def _tried_again(case: Case, departure: Departure) -> tuple[Bypass, ...]:
+    """The clauses after which a loop has another try, where ranks made again what all call in the body of that try."""
+    if departure.kind is not Kind.EXTRA or not departure.repeated:
+        return ()
+    return tried_again(case, path(departure.own.frames))
+
+
+def _after_an_error(found: Finding, caught: tuple[Bypass, ...]) -> Finding:
+    where = caught[0].where if len(caught) == 1 else None
+    return replace(
+        found,
+        cause="rank-local-decision",
+        summary=f"{found.summary} It was repeated, probably after an error that is caught at {conditions(caught)}.",
+        fix=TRY_AGAIN_TOGETHER,
+        culprits=tuple(replace(each, where=where or each.where) for each in found.culprits),
+    )

@@ -30,7 +30,7 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
     for index, (frame, tree) in enumerate(frames):
         scope = scope_of(tree, frame.line)
         loop = innermost_loop(scope, frame.line)
-        if loop is None:
+        if loop is None or _makes_turns_for_another(loop):
             skips += [Frame(frame.file, line, frame.function) for line in swallowing(scope, frame.line, tree)]
             continue
         further = [
@@ -61,6 +61,13 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
             drained=tuple(place for f, each in loops for place in _places(f, _lines(each).drained)),
         )
     return None
+
+
+@lru_cache(maxsize=64)
+def _makes_turns_for_another(loop: _Loop) -> bool:
+    """It yields what the loop of a caller goes through: that one says how often, unless this one is left by itself."""
+    yields = any(isinstance(node, ast.Yield) for part in loop.body for node in (part, *within(part)))
+    return yields and not _lines(loop).leaves
 
 
 class _Lines(NamedTuple):

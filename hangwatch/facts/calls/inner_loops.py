@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from hangwatch.facts.call_site import Path, Site, in_backward, path, site
 from hangwatch.facts.calls.queues import assessed
+from hangwatch.facts.calls.skip_paths import past_lines
 from hangwatch.facts.case import Case, once
-from hangwatch.model import Frame, LoopFacts
+from hangwatch.model import Bypass, Frame, LoopFacts
 
 
 @once
@@ -46,6 +47,24 @@ def loop_of_all(case: Case, rank: int, places: Iterable[Site]) -> LoopFacts | No
     return (
         first if first is not None and all(each is not None and each.where == first.where for each in loops) else None
     )
+
+
+def tried_again(case: Case, lines: Path) -> tuple[Bypass, ...]:
+    """The clauses that catch an error, after which a loop has another try at the call to which `lines` lead.
+
+    Only an error leads past that call, and a loop around the clause is left where all went well.
+    """
+    loop, ways = loop_of(case, lines), past_lines(case, lines, times=2)
+    if loop is None or any(way.asks for way in ways):
+        return ()
+    around = zip((loop.where, *loop.outer), (loop.leaves, *loop.outer_leaves), strict=False)
+    tries = [where for where, leaves in around if leaves]
+    return tuple(way for way in ways if any(_in_it(way.where, where) for where in tries))
+
+
+def _in_it(clause: Frame, loop: Frame) -> bool:
+    """The clause stands in that loop, which is around the call: one function has both, the loop first."""
+    return (clause.file, clause.function) == (loop.file, loop.function) and loop.line < clause.line
 
 
 def outer_loop(loop: LoopFacts, where: Frame) -> LoopFacts:

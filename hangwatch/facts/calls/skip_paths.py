@@ -39,6 +39,12 @@ def past_lines(case: Case, lines: Path, times: int = 1) -> tuple[Bypass, ...]:
     return tuple(way for way in ways if way.asks not in ("alike", "package"))
 
 
+def past_any_call(case: Case) -> Bypass | None:
+    """The one way past calls on record, by the source of all of them; None where there are several, or none."""
+    ways = {(way.where.file, way.where.line): way for lines in _known(case) for way in past_lines(case, lines)}
+    return next(iter(ways.values())) if len(ways) == 1 else None
+
+
 def past_in_a_turn_of(case: Case, loop: LoopFacts, lines: Path) -> tuple[Bypass, ...]:
     """How a turn of `loop` can go on without the call at `lines`, by what is a rank's own.
 
@@ -175,6 +181,11 @@ def _way(way: Bypass) -> str:
 def _given(way: Bypass) -> str:
     """Where the name for which it asks got its value."""
     return f"; `{way.given_text}` at {words.place(way.given)}" if way.given is not None else ""
+
+
+def past_some_call(way: Bypass) -> str:
+    """The same where it is not known which of the calls was left out."""
+    return f"by the source of the calls on record, only {_way(way)} leads past some of them"
 
 
 def conditional(ways: tuple[Bypass, ...]) -> tuple[Bypass, ...]:

@@ -102,6 +102,28 @@ def test_no_rank_has_left_a_loop_earlier_that_drew_as_much_as_the_others(counted
     assert (found.cause if found is not None else "") == ("" if counted else "uneven-steps")
 
 
+@pytest.mark.parametrize("leaves", [(Frame(SCRIPT, 11, "main"),), ()])
+def test_calls_made_again_after_an_error_are_told_with_its_clause(leaves: tuple[Frame, ...]) -> None:
+    """GIVEN a rank that makes the calls of its evaluation again THEN a loop around the clause tells why, if it is one
+    that ends where all went well.
+    """
+    evaluate: Program = [GATHER, GATHER, Call("all_gather", line=12)]
+    usual: Program = [*[Draw(), SCATTER] * 3, *evaluate]
+    snapshot = world(*([*usual * 3, *(evaluate if rank == 1 else []), Draw(), SCATTER] for rank in range(3)))
+    clause = Bypass(Frame(SCRIPT, 13, "main"), "except OSError", inner=False)
+    loop = LoopFacts(Frame(SCRIPT, 11, "main"), outer=(Frame(SCRIPT, 9, "main"),), outer_leaves=(leaves,))
+    site = CallSite((Frame(SCRIPT, 12, "main"),), (clause,), loop)
+    snapshot = replace(snapshot, call_sites=(site,))
+    again, found = (
+        "probably after an error that is caught at `except OSError` (train.py:13)",
+        left_the_order(Case(snapshot)),
+    )
+    assert found is not None
+    assert (f"It was repeated, {again}." in found.summary) is bool(leaves)
+    assert (again in diagnose(snapshot).verdict.summary) is bool(leaves)
+    assert [(who.rank, who.where and who.where.line) for who in found.culprits] == [(1, 13 if leaves else 12)]
+
+
 def _with_its_board(entry: RankEvidence) -> RankEvidence:
     """The board lists what the program issued from Python."""
     assert entry.reading is not None

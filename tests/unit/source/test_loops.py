@@ -246,3 +246,21 @@ def test_a_loop_without_a_way_out_is_endless(head: str, endless: bool) -> None:
     found = loop_around([(Frame(SCRIPT, 2, "run"), ast.parse(f"{head}:\n    time.sleep(5)"))])
     assert found is not None
     assert found.endless is endless
+
+
+@pytest.mark.parametrize(("ends", "line"), [("", 7), ("if not row: break", 2)])
+def test_the_turns_of_a_generator_are_those_of_the_loop_that_goes_through_it(ends: str, line: int) -> None:
+    source = f"""\
+        def averaged(rows):
+            for row in rows:
+                dist.all_reduce(row)
+                yield row
+                {ends or "pass"}
+        def report(rows, names):
+            for value, name in zip(averaged(rows), names):
+                print(name, value)
+    """
+    tree = ast.parse(textwrap.dedent(source))
+    found = loop_around([(Frame("train.py", 3, "averaged"), tree), (Frame("train.py", 7, "report"), tree)])
+    assert found is not None
+    assert found.where.line == line

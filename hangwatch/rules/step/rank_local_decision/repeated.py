@@ -11,8 +11,8 @@ from hangwatch import words
 from hangwatch.catalogue.step import TRY_AGAIN_TOGETHER
 from hangwatch.facts.call_site import Path, Site
 from hangwatch.facts.calls.call_sites import sites_of
-from hangwatch.facts.calls.inner_loops import loop_of_all
-from hangwatch.facts.calls.skip_paths import conditions, past_by_an_error
+from hangwatch.facts.calls.inner_loops import loop_of_all, tried_again
+from hangwatch.facts.calls.skip_paths import conditions
 from hangwatch.facts.case import Case
 from hangwatch.facts.differences.again import loop_in_its_step, made_again
 from hangwatch.facts.differences.parting import counted
@@ -65,9 +65,9 @@ def repeated_a_call(case: Case) -> Finding | None:
 
 
 def _finding(case: Case, found: _Repeated) -> Finding:
-    decided = found.loop if found.loop is not None and decides(found.loop) else None
+    caught = tried_again(case, found.lines) if found.lines else ()
+    decided = found.loop if found.loop is not None and not caught and decides(found.loop) else None
     at = f", in the loop at {words.place(decided.where)}, {which_ends(decided)}" if decided is not None else ""
-    caught = past_by_an_error(case, found.lines) if found.lines else ()
     leaves = tuple(way.where for way in caught) or (decided.leaves if decided is not None else ())
     if caught:  # in what is tried again
         at = f", probably after an error that is caught at {conditions(caught)}{at}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.calls.queues import assessed, departure_of
-from hangwatch.facts.calls.skip_paths import evidence_of, passed_at, skip_path, the_only
+from hangwatch.facts.calls.skip_paths import evidence_of, passed_at, past_any_call, past_some_call, skip_path, the_only
 from hangwatch.facts.case import Case
 from hangwatch.facts.differences.parting import Left, Parting, counted, parting
 from hangwatch.facts.differences.unreduced import left_a_loop, reduced_elsewhere
@@ -30,14 +30,19 @@ def skipped_collective(case: Case) -> Finding | None:
     if found.how is not Left.SKIPPED or not found.who:
         return _one_side_differs(case, found)
     what = f"skipped {found.call}" if found.call else f"issued fewer collectives than {_peers(case, found)}"
+    any_call = past_any_call(case) if not found.call else None  # which one was left out is not known
     return Finding(
         "skipped-collective",
         Certainty.LIKELY if _may_have_called_it(case, found) else case.weigh(found.witnesses),
         f"{case.name(found.all_who, capital=True)} {what} {found.when}{skip_path(found.ways)};"
         f" {_since_then(case, found)}.",
-        culprits=case.culprits(found.all_who, the_only(found.ways)),
+        culprits=case.culprits(found.all_who, any_call.where if any_call is not None else the_only(found.ways)),
         step=found.step,
-        evidence=(counted(case, found), *evidence_of(found.ways), *_now(case, case.ranks.get(found.who[0]))),
+        evidence=(
+            counted(case, found),
+            *((past_some_call(any_call),) if any_call is not None else evidence_of(found.ways)),
+            *_now(case, case.ranks.get(found.who[0])),
+        ),
         witnesses=found.witnesses,
         awaited=found.all_who,
     )

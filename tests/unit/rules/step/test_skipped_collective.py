@@ -215,3 +215,6 @@ def test_a_step_that_is_no_longer_on_record_is_told_by_steps_that_are_all_alike(
     assert [who.rank for who in verdict.culprits] == [1]
     skipped = "Rank 1 skipped all_reduce (train.py:12) in epoch 0, batch 6 (step 6), probably at train.py:9"
     assert (skipped in verdict.summary) is named
+    one_of = "by the source of the calls on record, only train.py:9 (`if bad(loss): continue`) leads past some of them"
+    assert (one_of in verdict.evidence) is not named
+    assert [who.where and who.where.line for who in verdict.culprits] == [9]

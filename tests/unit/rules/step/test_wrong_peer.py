@@ -118,6 +118,14 @@ def test_a_line_that_named_one_peer_time_and_again_names_another_one(times: int,
             ),
             id="the last stage went by its first batch",
         ),
+        pytest.param(
+            world(
+                [Peer("send", 1, line=59), Peer("recv", 1, line=60), Peer("send", 1, line=59), ROUND],
+                [Peer("recv", 0, line=62), Peer("send", 0, line=63), Peer("send", 2, line=59), ROUND],
+                [Peer("recv", 0, line=62), ROUND],
+            ),
+            id="each of three names the next one, by one rule",
+        ),
     ],
 )
 def test_where_a_message_may_be_lacking_no_peer_is_called_wrong(found: Snapshot) -> None:
