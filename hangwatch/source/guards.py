@@ -119,6 +119,7 @@ def _names(node: ast.AST) -> Iterator[str]:
             yield part.id
         elif isinstance(part, ast.Attribute):
             yield part.attr
+            yield f".{part.attr}"
             yield f"{getattr(part.value, 'attr', getattr(part.value, 'id', ''))}.{part.attr}"
         elif isinstance(part, ast.Subscript | ast.Call):
             yield from _keys(part)
@@ -135,8 +136,9 @@ def _keys(node: ast.Subscript | ast.Call) -> Iterator[str]:
 @lru_cache(maxsize=64)
 def _derived(tree: ast.Module) -> frozenset[str]:
     """Names of the rank, and those that an assignment makes from a comparison with it, or for some ranks only."""
-    own = frozenset(_aliases(tree))
-    return own | frozenset(_compared(tree, own)) | (set(_made_by_some(tree, own)) & set(_absent(tree)))
+    own = frozenset(_aliases(tree) | _roles(tree))
+    known = own | frozenset(_compared(tree, own)) | (set(_made_by_some(tree, own)) & set(_absent(tree)))
+    return known | frozenset(_answers(tree, known))
 
 
 def _aliases(tree: ast.Module) -> set[str]:
@@ -152,6 +154,29 @@ def _aliases(tree: ast.Module) -> set[str]:
             else:
                 others += _names(target)
     return found - set(others)
+
+
+def _roles(tree: ast.Module) -> set[str]:
+    """`.stage` in `self.stage = self.rank // self.width`: what divides the ranks among roles, and is nowhere else set."""
+    found: set[str] = set()
+    others: list[str] = []
+    for target, value in (pair for node in ast.walk(tree) if isinstance(node, ast.Assign) for pair in _pairs(node)):
+        divides = isinstance(value, ast.BinOp) and isinstance(value.op, ast.FloorDiv | ast.Mod) and _is_rank(value.left)
+        if isinstance(target, ast.Attribute):
+            (found.add if divides else others.append)(f".{target.attr}")
+    return found - set(others)
+
+
+def _answers(tree: ast.Module, known: frozenset[str]) -> Iterator[str]:
+    """`.is_last` for a method that does nothing but to compare the rank, or a role that follows from it."""
+    for owner in ast.walk(tree):
+        for method in owner.body if isinstance(owner, ast.ClassDef) else ():
+            if not isinstance(method, ast.FunctionDef) or not isinstance(method.body[-1], ast.Return):
+                continue
+            answer, documented = method.body[-1].value, method.body[:-1]
+            alone = all(isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) for each in documented)
+            if alone and isinstance(answer, ast.Compare | ast.BoolOp | ast.UnaryOp) and _asks_rank(answer, known):
+                yield f".{method.name}"
 
 
 def _pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:

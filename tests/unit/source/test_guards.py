@@ -185,3 +185,49 @@ def test_a_condition_on_the_rank_is_one_beside_that(test: str) -> None:
 def test_another_condition_is_one(test: str) -> None:
     tree = ast.parse(f"def main():\n    if {test}:\n        barrier()")
     assert guard_around([(Frame("/home/ann/train.py", 3, "main"), tree)]) == "other"
+
+
+TOPOLOGY = """\
+class Topology:
+    def __init__(self, parts):
+        self.rank = dist.get_rank()
+        self.stage = self.rank // parts
+        self.seed = 7 + self.rank
+        self.half = parts // 2
+    @property
+    def is_last(self):
+        \"\"\"It has the loss.\"\"\"
+        return self.stage == self.parts - 1
+    def is_wide(self):
+        return self.half > 2
+    def is_new(self):
+        self.stages += 1
+        return self.stage == 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        ("topo.is_last", "rank"),
+        ("topo.stage == 0", "rank"),
+        ("not self.topo.is_last", "rank"),
+        ("topo.is_wide()", "other"),
+        ("topo.is_new()", "other"),  # that it counts says more
+        ("is_last", "other"),  # another name than the property's
+        ("topo.seed > 9", "other"),
+        ("stage == 'fit'", "other"),
+    ],
+)
+def test_a_role_that_follows_from_the_rank_asks_for_it(test: str, expected: str) -> None:
+    source = f"{TOPOLOGY}def main():\n    if {test}:\n        barrier()\n"
+    line = source.count("\n")
+    assert guard_around([(Frame("/home/ann/train.py", line, "main"), ast.parse(source))]) == expected
+
+
+def test_a_name_that_is_set_otherwise_too_is_no_role() -> None:
+    source = (
+        f"{TOPOLOGY}class Trainer:\n    def fit(self):\n        self.stage = 'fit'\n        if self.stage == 'fit':\n"
+    )
+    source += "            barrier()\n"
+    assert guard_around([(Frame("/home/ann/train.py", source.count("\n"), "fit"), ast.parse(source))]) == "other"

@@ -68,11 +68,12 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
     witnesses = _witnesses(case, alone, found, caller, inside=before is None)
     tail = f"; {case.wait_words(others)} elsewhere{case.at_places(others)}" if others else ""
     buffers = Within.BUFFERS in lone.now.within
+    fix = call_on_every_rank(way, through_ddp=buffers)
     return Finding(
         "rank-zero-only-collective",
         _certainty(case, witnesses, lone.rank),
         f"{_alone_in(case, alone, call, before)}{behind(way)}{tail}.",
-        fix=call_on_every_rank(way, through_ddp=buffers),
+        fix=fix and fix + _or_in_their_group(case, alone),
         culprits=case.culprits(alone, caller or (None if before is None else _place_of(before))),
         victims=others,
         step=found.step if found is not None else lone.step,
@@ -80,6 +81,12 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
         witnesses=witnesses,
         awaited=alone,
     )
+
+
+def _or_in_their_group(case: Case, alone: tuple[int, ...]) -> str:
+    """They have a group of their own, for which the call may be meant: without `group=` it is one of all ranks."""
+    theirs = len(alone) > 1 and any(group.members == alone for group in case.ledger.groups_of(alone[0]))
+    return "; or pass group=, if it is meant for the group of these ranks" if theirs else ""
 
 
 def _call_now(case: Case, lone: RankView, caller: Frame | None) -> str:
