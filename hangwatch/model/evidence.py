@@ -193,15 +193,25 @@ class Bypass:
 
 
 @dataclass(frozen=True)
+class Hashed:
+    """A line whose result follows from the hash of a value, as `for name in self.dirty` does where that is a set."""
+
+    where: Frame
+    text: str
+
+
+@dataclass(frozen=True)
 class CallSite:
     """The user's own frames that lead to a call, innermost first, the ways past it, and the innermost loop around it.
 
-    `loop` is None where that one is the outermost: then it is the training loop, or none.
+    `loop` is None where that one is the outermost: then it is the training loop, or none. `hashed` is what decides on
+    the way to it by a hash, which each process may compute otherwise.
     """
 
     frames: tuple[Frame, ...]
     bypasses: tuple[Bypass, ...]
     loop: LoopFacts | None = None
+    hashed: Hashed | None = None
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangwatch.catalogue.step import TRY_AGAIN_TOGETHER
 from hangwatch.facts.call_site import path
 from hangwatch.facts.calls.inner_loops import loop_of_another_turn, tried_again
 from hangwatch.facts.calls.queues import assessed, departure_of
-from hangwatch.facts.calls.skip_paths import conditions
 from hangwatch.facts.case import Case
 from hangwatch.facts.data.batches import first_uneven
 from hangwatch.model import Bypass
@@ -16,6 +14,7 @@ from hangwatch.queues.departure import Departure
 from hangwatch.queues.readings import Kind
 from hangwatch.rules.by_queues import by_queues
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.step.rank_local_decision.repeated import after_an_error
 from hangwatch.rules.step.rank_zero_only_collective.out_of_order import behind_a_rank_check
 from hangwatch.rules.turns import equal_turns
 
@@ -33,7 +32,7 @@ def left_the_order(case: Case) -> Finding | None:
         return None
     found = replace(found, status=case.failed_status)
     if caught := _tried_again(case, queued.departure) if known else ():
-        return _after_an_error(found, caught)
+        return after_an_error(found, caught)
     loop = loop_of_another_turn(case) if known else None
     return replace(found, fix=equal_turns(loop)) if loop is not None else found
 
@@ -43,14 +42,3 @@ def _tried_again(case: Case, departure: Departure) -> tuple[Bypass, ...]:
     if departure.kind is not Kind.EXTRA or not departure.repeated:
         return ()
     return tried_again(case, path(departure.own.frames))
-
-
-def _after_an_error(found: Finding, caught: tuple[Bypass, ...]) -> Finding:
-    where = caught[0].where if len(caught) == 1 else None
-    return replace(
-        found,
-        cause="rank-local-decision",
-        summary=f"{found.summary} It was repeated, probably after an error that is caught at {conditions(caught)}.",
-        fix=TRY_AGAIN_TOGETHER,
-        culprits=tuple(replace(each, where=where or each.where) for each in found.culprits),
-    )

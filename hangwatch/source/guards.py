@@ -157,7 +157,7 @@ def _aliases(tree: ast.Module) -> set[str]:
 
 
 def _roles(tree: ast.Module) -> set[str]:
-    """`.stage` in `self.stage = self.rank // self.width`: what divides the ranks among roles, and is nowhere else set."""
+    """`.stage` in `self.stage = self.rank // self.width`: it divides the ranks among roles, and is set nowhere else."""
     found: set[str] = set()
     others: list[str] = []
     for target, value in (pair for node in ast.walk(tree) if isinstance(node, ast.Assign) for pair in _pairs(node)):

@@ -10,9 +10,10 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Any, TypeVar
 
-from hangwatch.model import Bypass, Frame, LoopFacts, ThreadStack
+from hangwatch.model import Bypass, Frame, Hashed, LoopFacts, ThreadStack
 from hangwatch.source.entered import entered, entering
 from hangwatch.source.guards import guard_around
+from hangwatch.source.hash_order import by_hash
 from hangwatch.source.loops import loop_around, loops_around, turns
 from hangwatch.source.skip_paths import ways_past
 from hangwatch.source.syntax import holds, parsed, scope_of, within
@@ -77,6 +78,16 @@ def ways_past_call(
 @lru_cache(maxsize=256)
 def _ways_past(frames: tuple[Frame, ...], sources: tuple[str | None, ...], hooks: int | None) -> tuple[Bypass, ...]:
     return ways_past(_places(frames, sources), hooks and len(_places(frames[:hooks], sources[:hooks])))
+
+
+def follows_from_a_hash(frames: tuple[Frame, ...], source_of: Callable[[str], str | None]) -> Hashed | None:
+    """What decides by a hash on the way to a call to which the user's `frames` lead, innermost first."""
+    return _read(lambda: _by_hash(frames, tuple(source_of(frame.file) for frame in frames)), None)
+
+
+@lru_cache(maxsize=256)
+def _by_hash(frames: tuple[Frame, ...], sources: tuple[str | None, ...]) -> Hashed | None:
+    return by_hash(_places(frames, sources))
 
 
 def inner_loop(

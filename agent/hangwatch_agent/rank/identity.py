@@ -15,7 +15,7 @@ from hangwatch_agent.shared.job_identity import job_identity
 # Taken along because a wrong one of these is a cause of hangs; values are redacted by the reader of the board.
 DISTRIBUTED = (
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK", "MASTER_ADDR", "MASTER_PORT",
-    "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTHONUNBUFFERED",
+    "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTHONUNBUFFERED", "PYTHONHASHSEED",
 )  # fmt: skip
 PREFIXES = (
     "NCCL_",

@@ -233,6 +233,7 @@ export interface CallSite {
   frames: Frame[];
   bypasses: Bypass[];
   loop: LoopFacts | null;
+  hashed: Hashed | null;
 }
 
 export interface CaptureNote {
@@ -249,6 +250,11 @@ export interface Excerpt {
   first: number;
   lines: string[];
   changed: boolean;
+}
+
+export interface Hashed {
+  where: Frame;
+  text: string;
 }
 
 export interface Job {

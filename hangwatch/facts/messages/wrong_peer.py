@@ -132,7 +132,7 @@ def _of_its_partners(case: Case, rank: int, call: Collective, named: int, expect
 def _of_other_ranks(case: Case, rank: int, call: Collective, other: Collective) -> str:
     """Between other ranks, what the one line sent the other received.
 
-    Where the rank that it names waits in vain for a peer as well, all of them may reckon their peers alike, and wrongly.
+    Where the rank that it names waits in vain for a peer as well, all may reckon their peers alike, and wrongly.
     """
     if call.peer is None or any(_lacks(case, call.peer, each) for each in _messages_now(case, call.peer)):
         return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hangwatch import words
+from hangwatch.facts.call_site import path
 from hangwatch.facts.case import Case
 from hangwatch.facts.start.new_groups import (
     GroupCall,
@@ -19,6 +20,7 @@ from hangwatch.facts.start.new_groups import (
 )
 from hangwatch.model import Certainty, Status
 from hangwatch.ranks.view import RankView
+from hangwatch.rules.by_hash import with_its_hash
 from hangwatch.rules.finding import Finding
 
 UNKNOWN_SIDE = "; which side is wrong is not known"
@@ -51,7 +53,7 @@ def _different_lists(case: Case, inside: list[RankView], call: GroupCall) -> Fin
             f" {words.verb(len(odd), 'it is no member', 'they are no members')}{words.at(call.where_made(members))}:"
             " every rank must call it"
         )
-    return Finding(
+    said = Finding(
         "new-group-mismatch",
         Certainty.PROVEN if certain else Certainty.LIKELY,
         f"{what}; {case.wait_words(stuck)} in new_group.",
@@ -61,6 +63,7 @@ def _different_lists(case: Case, inside: list[RankView], call: GroupCall) -> Fin
         evidence=tuple(sentences(call)),
         status=Status.HUNG if certain or case.stalled(stuck) else Status.WAITING,
     )
+    return with_its_hash(case, said, said.cause, {view.rank: path(view.evidence.main_stack) for view in inside})
 
 
 def _odd(case: Case, call: GroupCall) -> tuple[int, ...]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from hangwatch.facts.call_site import path
 from hangwatch.facts.case import Case
 from hangwatch.model import Certainty
+from hangwatch.proof.waits import Blocked
+from hangwatch.rules.by_hash import with_its_hash
 from hangwatch.rules.by_queues import by_queues
 from hangwatch.rules.circular import circular
 from hangwatch.rules.finding import Finding
@@ -16,10 +19,15 @@ def group_order_cycle(case: Case) -> Finding | None:
     groups = {entry.group.key for entry in entries if entry.group is not None}
     if len(groups) < 2:
         return None
-    found = by_queues(case)
+    ways = {entry.rank: path(entry.call.frames) for entry in entries if entry.call is not None}
+    return with_its_hash(case, _in_a_circle(case, entries), "group-order-cycle", ways)
+
+
+def _in_a_circle(case: Case, entries: list[Blocked]) -> Finding:
+    found, circle = by_queues(case), {entry.rank for entry in entries}
     named = {each.rank for each in found.culprits if each.rank is not None} if found is not None else set()
     if found is not None and found.certainty is not Certainty.UNDETERMINED and named and not named.issuperset(circle):
         return found
-    astray = named & {*circle}
+    astray = named & circle
     few = len(circle) == 2 or 2 * len(astray) < len(circle)  # of two halves neither is known to be the odd one
     return circular(case, "group-order-cycle", entries, astray if few else set())

@@ -108,19 +108,21 @@ def test_calls_made_again_after_an_error_are_told_with_its_clause(leaves: tuple[
     that ends where all went well.
     """
     evaluate: Program = [GATHER, GATHER, Call("all_gather", line=12)]
-    usual: Program = [*[Draw(), SCATTER] * 3, *evaluate]
-    snapshot = world(*([*usual * 3, *(evaluate if rank == 1 else []), Draw(), SCATTER] for rank in range(3)))
+    turn: Program = [Draw(), SCATTER]
+    usual: Program = [*turn * 3, *evaluate]
+    again: Program = [*usual * 3, *evaluate, Draw(), SCATTER]
+    snapshot = world(*(again if rank == 1 else [*usual * 3, Draw(), SCATTER] for rank in range(3)))
     clause = Bypass(Frame(SCRIPT, 13, "main"), "except OSError", inner=False)
     loop = LoopFacts(Frame(SCRIPT, 11, "main"), outer=(Frame(SCRIPT, 9, "main"),), outer_leaves=(leaves,))
     site = CallSite((Frame(SCRIPT, 12, "main"),), (clause,), loop)
     snapshot = replace(snapshot, call_sites=(site,))
-    again, found = (
+    said, found = (
         "probably after an error that is caught at `except OSError` (train.py:13)",
         left_the_order(Case(snapshot)),
     )
     assert found is not None
-    assert (f"It was repeated, {again}." in found.summary) is bool(leaves)
-    assert (again in diagnose(snapshot).verdict.summary) is bool(leaves)
+    assert (f"It was repeated, {said}." in found.summary) is bool(leaves)
+    assert (said in diagnose(snapshot).verdict.summary) is bool(leaves)
     assert [(who.rank, who.where and who.where.line) for who in found.culprits] == [(1, 13 if leaves else 12)]
 
 

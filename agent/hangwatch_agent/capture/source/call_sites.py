@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hangwatch.model import CallSite, Frame, RankEvidence
 from hangwatch.ranks.view import RankView
-from hangwatch.source.hints import hooks_of, inner_loop, rank_check_of, turns_above, ways_past_call
+from hangwatch.source.hints import follows_from_a_hash, hooks_of, inner_loop, rank_check_of, turns_above, ways_past_call
 from hangwatch.stacks.frames import origin
 from hangwatch_agent.capture.source.files import Sources, shown
 from hangwatch_agent.capture.source.lines import one_line
@@ -34,7 +34,7 @@ def call_sites(ranks: Iterable[RankEvidence], sources: Sources, proc: Path) -> t
             if own and len(places) < MOST:
                 places.setdefault(own, (root, frames))
     sites = (_site(own, *known, sources) for own, known in places.items())
-    return tuple(site for site in sites if site.bypasses or site.loop is not None)
+    return tuple(site for site in sites if site.bypasses or site.loop is not None or site.hashed is not None)
 
 
 def _training_stacks(rank: RankEvidence) -> Iterator[tuple[Frame, ...]]:
@@ -56,4 +56,10 @@ def _site(own: tuple[Frame, ...], root: Path | None, frames: tuple[Frame, ...], 
     told = tuple(replace(way, text=one_line(way.text), given_text=one_line(way.given_text)) for way in ways)
     below = turns_above(frames, own[hooks - 1], source_of) if hooks else None
     loop = inner_loop(own[:hooks] if below is not None else own, source_of, below)
-    return CallSite(own, (*told, check) if check is not None else told, shown(loop))
+    hashed = follows_from_a_hash(own, source_of)
+    return CallSite(
+        own,
+        (*told, check) if check is not None else told,
+        shown(loop),
+        replace(hashed, text=one_line(hashed.text)) if hashed is not None else None,
+    )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 
 from hangwatch import words
-from hangwatch.facts.call_site import framework, site
+from hangwatch.facts.call_site import framework, path, site
 from hangwatch.facts.calls.call_sites import HABIT, sites_of
 from hangwatch.facts.calls.callers import caller_of
 from hangwatch.facts.calls.last_calls import brought_down, end_sentences
@@ -23,6 +23,7 @@ from hangwatch.ranks.issuers import issuer
 from hangwatch.ranks.ledger import CALLS_TOLD, Group, family
 from hangwatch.ranks.sides import by_value, spread
 from hangwatch.ranks.tensors import elements
+from hangwatch.rules.by_hash import with_its_hash
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.undetermined import of_either_side
 from hangwatch.stacks.frames import user_frame
@@ -33,7 +34,10 @@ FEW = 3  # times as many ranks call something else: the others of the group have
 def collective_mismatch(case: Case) -> Finding | None:
     """Members of a group issued one sequence number with different operations, types or sizes."""
     found = mispaired(case)
-    return _mismatch(case, found.group, found.seq, found.calls) if found is not None else None
+    if found is None:
+        return None
+    ways = {rank: path(call.frames) for rank, call in found.calls.items()}
+    return with_its_hash(case, _mismatch(case, found.group, found.seq, found.calls), "collective-mismatch", ways)
 
 
 def _is_at(order: Departure, group: Group, seq: int) -> bool:

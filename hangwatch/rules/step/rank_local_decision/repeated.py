@@ -5,7 +5,7 @@ Each decided that by itself: a loop ended at a condition, or with items of a ran
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hangwatch import words
 from hangwatch.catalogue.step import TRY_AGAIN_TOGETHER
@@ -18,7 +18,7 @@ from hangwatch.facts.differences.again import loop_in_its_step, made_again
 from hangwatch.facts.differences.parting import counted
 from hangwatch.facts.differences.repeats import repeated_by_few
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import LoopFacts, StepName
+from hangwatch.model import Bypass, LoopFacts, StepName
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.turns import decides, equal_turns, which_ends
@@ -84,6 +84,18 @@ def _finding(case: Case, found: _Repeated) -> Finding:
         witnesses=found.witnesses,
         status=case.failed_status,
         awaited=found.ranks,
+    )
+
+
+def after_an_error(found: Finding, caught: tuple[Bypass, ...]) -> Finding:
+    """The same of calls that their order shows to be repeated: a finding of them, with the clauses that lead to it."""
+    where = caught[0].where if len(caught) == 1 else None
+    return replace(
+        found,
+        cause="rank-local-decision",
+        summary=f"{found.summary} It was repeated, probably after an error that is caught at {conditions(caught)}.",
+        fix=TRY_AGAIN_TOGETHER,
+        culprits=tuple(replace(each, where=where or each.where) for each in found.culprits),
     )
 
 

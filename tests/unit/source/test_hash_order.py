@@ -1,0 +1,73 @@
+"""Orders and numbers that follow from the hash of a value, in the source."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+
+import pytest
+
+from hangwatch.model import Frame
+from hangwatch.source.hash_order import by_hash
+
+
+def found(body: str, call: str = "dist.broadcast(x)") -> tuple[int, str] | None:
+    """The line and the text that decide by a hash about the one `call` in a function with that body."""
+    source = "def main(self, x):\n" + textwrap.indent(textwrap.dedent(body), "    ")
+    line = next(number for number, text in enumerate(source.splitlines(), 1) if call in text)
+    hashed = by_hash([(Frame("/home/ann/train.py", line, "main"), ast.parse(source))])
+    return (hashed.where.line, hashed.text) if hashed is not None else None
+
+
+@pytest.mark.parametrize(
+    ("made", "through"),
+    [
+        ("names = {'a', 'b'}", "names"),
+        ("names = set(self.all)", "names"),
+        ("names: set = {each for each in self.all}", "list(names)"),
+        ("self.names = set()", "self.names"),
+        ("self.names = set()", "enumerate(self.names - {x})"),
+        ("names = self.wanted.keys()", "set(names).union(x)"),
+        ("names = frozenset(self.all)", "tuple(names)"),
+    ],
+)
+def test_a_loop_over_a_set(made: str, through: str) -> None:
+    assert found(f"{made}\nfor each in {through}:\n    dist.broadcast(x)\n") == (3, f"for each in {through}")
+
+
+@pytest.mark.parametrize(
+    ("made", "through"),
+    [
+        ("names = {'a', 'b'}", "sorted(names)"),
+        ("names = {1, 2, 3}", "names"),
+        ("names = set(range(4))", "names"),
+        ("names = ['a', 'b']", "names"),
+        ("names = {'a': 1}", "names"),
+        ("names = set(self.all)\nnames = sorted(names)", "names"),
+        ("names = set(self.all)\nnames = names | {'a'}", "names"),  # it may be, but its name is not read further
+        ("pass", "self.names"),
+    ],
+)
+def test_another_order_is_the_same_everywhere_or_not_known(made: str, through: str) -> None:
+    assert found(f"{made}\nfor each in {through}:\n    dist.broadcast(x)\n") is None
+
+
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [("dist.broadcast(x, src=hash(x) % 4)", 2), ("dist.broadcast(x, src=owner(x))", 4), ("dist.broadcast(x)", None)],
+)
+def test_a_number_made_of_a_hash_in_the_call_or_in_a_function_that_it_calls(call: str, line: int | None) -> None:
+    hashed = found(f"{call}\ndef owner(name):\n    return hash(name) % 4\n", call)
+    assert (hashed and hashed[0]) == line
+
+
+def test_what_a_block_holds_is_not_asked_by_its_first_line() -> None:
+    assert found("if dist.get(x):\n    y = hash(x)\n", "dist.get(x)") is None
+
+
+def test_the_innermost_line_is_told_also_of_a_caller() -> None:
+    source = "def main(x):\n    for each in set(x):\n        save(each)\ndef save(x):\n    dist.barrier()\n"
+    tree = ast.parse(source)
+    hashed = by_hash([(Frame("train.py", 5, "save"), tree), (Frame("train.py", 3, "main"), tree)])
+    assert hashed is not None
+    assert (hashed.where, hashed.text) == (Frame("train.py", 2, "main"), "for each in set(x)")
