@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Judgement, Snapshot, Status
+from hangwatch.model import Judgement, RankEvidence, Snapshot, Status
 
 HORIZON_S = 2 * 3600.0  # seconds; no countdown is shown for a report further ahead than that
 _REPORTED = (Status.HUNG, Status.LINGERING)
@@ -37,5 +37,13 @@ def reported_after(
 
 def later(snapshot: Snapshot, seconds: float) -> Snapshot:
     """The same evidence, had nothing changed for `seconds`."""
-    ranks = tuple(replace(rank, still_s=rank.still_s + seconds) for rank in snapshot.ranks)
+    ranks = tuple(_later(rank, seconds) for rank in snapshot.ranks)
     return replace(snapshot, taken_at=snapshot.taken_at + seconds, ranks=ranks)
+
+
+def _later(rank: RankEvidence, seconds: float) -> RankEvidence:
+    """A stopped process does not even tick."""
+    reading, stopped = rank.reading, rank.process is not None and rank.process.state in ("T", "t")
+    if reading is not None and stopped:
+        reading = replace(reading, taken_at=reading.taken_at + seconds)
+    return replace(rank, still_s=rank.still_s + seconds, reading=reading)

@@ -27,6 +27,7 @@ from hangwatch.facts.processes.leaving import LONG_SLEEP_S, exits_by_stack
 from hangwatch.facts.processes.locks import KERNEL_CALLS, held_lock, holds, lock_name
 from hangwatch.facts.processes.own_locks import own_locks
 from hangwatch.facts.processes.remote_calls import no_call_is_left
+from hangwatch.facts.processes.sleep import A_TURN_S, waits_at_most
 from hangwatch.facts.processes.store_waits import awaits_key, store_ports, waits_for_key
 from hangwatch.model import Frame, LoopFacts, OpenFile, Phase, ProcessFacts, Reading, Snapshot
 from hangwatch.proof.waits import ASLEEP, Blocked
@@ -40,7 +41,6 @@ FACTS_S = 60.0  # the most patience where a fact stands
 SET_UP_CALLS = 8  # collectives that DDP makes of a model's shapes, parameters and buffers
 FROM_OUTSIDE = 2.0  # times its patience for what comes from outside of the job, and may be late
 WORKS_OFF = 5.0  # in a loop that ends by itself: it may be slow, as a rank is that computes
-A_TURN_S = 30.0  # the longest sleep that is one of many, between two tries
 CONFIRMED = 0.5  # of that patience a fact must have stood: a rank that worked until now is not held since then
 
 _PIPE_CALLS = frozenset({"read", "readv", "write", "writev", "splice"})
@@ -88,7 +88,7 @@ def held(snapshot: Snapshot) -> dict[int, str]:
 
 
 def _is_in_others_hands(view: RankView) -> bool:
-    return _by_a_stranger(view) or _by_its_threads(view)
+    return _by_another_process(view) or _by_its_threads(view)
 
 
 def _by_its_threads(view: RankView) -> bool:
@@ -97,15 +97,21 @@ def _by_its_threads(view: RankView) -> bool:
     Not where these wait for what the main one has: that is a deadlock.
     """
     waits = (view.now.doing is Doing.LOCK or view.sleeps_privately) and own_locks(view) is None
+    return waits and _has_tasks(view)
+
+
+def _has_tasks(view: RankView) -> bool:
+    """A thread beside the main one runs the program's code, and will come to its end."""
     pairs = zip(view.threads, view.evidence.stacks, strict=True)
     own = (thread for thread, stack in pairs if not stack.main and runs_users_code(stack))
-    return waits and any(thread.doing in _TASKS and (thread.loop is None or thread.loop.bounded) for thread in own)
+    return any(thread.doing in _TASKS and (thread.loop is None or thread.loop.bounded) for thread in own)
 
 
-def _by_a_stranger(view: RankView) -> bool:
-    """It waits for a lock of a living program beside the job, which lets go of it in its own time."""
+def _by_another_process(view: RankView) -> bool:
+    """It waits for a lock of a living process that is of no rank, which lets go of it in its own time."""
     lock = held_lock(view)
-    return lock is not None and lock.owner is not None and lock.owner.role == "stranger"
+    owner = lock.owner if lock is not None else None
+    return owner is not None and owner.rank is None and owner.role not in ("leftover", "orphan")
 
 
 def _by_a_rank(view: RankView, living: Sequence[RankView], found: Mapping[int, str]) -> bool:
@@ -171,12 +177,12 @@ def _on_host(entry: Blocked) -> bool:
 def resting(snapshot: Snapshot) -> frozenset[int]:
     """Ranks that sleep again and again in their own code, where no rank of the job does anything else but wait.
 
-    Or that wait for a lock of a program beside the job. They may poll for what comes late, so that is no fact. But none
-    of them compiles, warms a cache or evaluates: the longer patience with those stages is not meant for them.
+    Or that wait for a lock of a process that is of no rank. They may poll for what comes late, so that is no fact. But
+    none of them compiles, warms a cache or evaluates: the longer patience with those stages is not meant for them.
     """
     views = [RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks]
     waiting = [view for view in views if view.now.doing in COLLECTIVE_WAITS | {Doing.NEW_GROUP}]
-    asleep = [view for view in views if view not in waiting and (_sleeps(view) or _by_a_stranger(view))]
+    asleep = [view for view in views if view not in waiting and (_sleeps(view) or _by_another_process(view))]
     complete = len(views) == (snapshot.job.world_size or len(views)) and len(waiting) + len(asleep) == len(views)
     return frozenset(view.rank for view in asleep) if waiting and complete else frozenset()
 
@@ -185,8 +191,8 @@ def outside_waits(snapshot: Snapshot) -> dict[int, float]:
     """Ranks that wait for what may come late, or nap as they work, with how many times the usual patience.
 
     They nap again and again in a loop of their own, or a loader worker of theirs does; or they wait for a lock of a
-    program beside the job, or for threads of their own at their tasks. A loop that asks the job's store waits for the
-    other ranks.
+    process that is of no rank, or for threads of their own at their tasks. A loop that asks the job's store waits for
+    the other ranks.
     """
     views = [RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks]
     loops = {view.rank: loop for view in views if (loop := _naps_in(view)) is not None}
@@ -233,7 +239,12 @@ def _sleeps(view: RankView) -> bool:
 
 
 def _all_wait_for(view: RankView, living: Iterable[RankView], ports: Container[str]) -> bool:
-    """Every other rank here waits for ranks, if for what they set in the store; some may be held at the same line."""
+    """Every other rank here waits for ranks, if for what they set in the store; some may be held at the same line.
+
+    A thread at its task, on whichever rank, may be what gives it.
+    """
+    if any(map(_has_tasks, living)):
+        return False
     others = [other for other in living if other is not view]
     waiting = [other for other in others if other.now.doing in _WAITS_FOR_RANKS or awaits_key(other, ports)]
     alike = [other for other in others if other not in waiting and not other.works and other.where == view.where]
@@ -249,13 +260,19 @@ def _held(view: RankView, awaited: bool, ports: Container[str]) -> str:
         return _held_by_workers(feeding, awaited)
     if process.state == "D":
         return "" if _slow_stage(view.now) else "is in uninterruptible sleep (state D)"
-    if not view.steady:
+    if not view.steady or gives_up_after(view):
         return ""
     if awaited and waits_for_key(view, ports):
         return "waits for a key of a store while no rank does anything else but wait"
     if own_children(view) and process.system_call not in _WRITES and waits_for_children(view):
         return _by_children(view) if awaited else ""  # what they do decides whether anything comes
     return _blocked(process, view.now, awaited) or _behind_a_lock(view)
+
+
+def gives_up_after(view: RankView) -> float:
+    """In how many seconds, at most, a wait of the program's own code gives up by itself; 0 where it does not."""
+    own = not (view.dead or view.over or view.now.doing in _NOT_ITS_OWN or Feeding(view).waits)
+    return waits_at_most(view.in_kernel) if own else 0.0
 
 
 def _by_children(view: RankView) -> str:

@@ -29,6 +29,7 @@ def without_its_call(facts: ProcessFacts) -> ProcessFacts:
         received_delta_bytes=None,
         waits_for=None,
         sleeps_s=None,
+        times_out_s=None,
         private_wait=False,
     )
 

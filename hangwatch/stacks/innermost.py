@@ -46,6 +46,7 @@ _NATIVE_WAIT = re.compile(
     r"c10d::.*(::wait\b|::waitRecv|::waitSend|runWait|finalize_backward|::synchronize|::barrier)|gloo::.*wait"
     r"|c10d::Work|ncclComm(Init|Abort)|AsyncWork::"
 )
+_NATIVE_STORE = re.compile(r"c10d::\w*Store::")
 _NATIVE_DRIVER = re.compile(r"cu(da)?[A-Z]\w+$")
 _NATIVE_LAUNCH = re.compile(r"cu(da)?(Graph)?(Launch|Mem(cpy|Alloc|Free|set)|Malloc|Free)")
 _NATIVE_ENGINE = "torch::autograd::Engine::thread_main"
@@ -279,8 +280,10 @@ def launches(inner: tuple[Frame, ...]) -> bool:
 
 
 def waits_natively(inner: tuple[Frame, ...]) -> bool:
-    """Whether a native frame shows the wait for a collective."""
-    return any(frame.native and _NATIVE_WAIT.search(frame.function) for frame in inner)
+    """Whether a native frame shows the wait for a collective; that for a store is one where a group makes it."""
+    waits = [frame.function for frame in inner if frame.native and _NATIVE_WAIT.search(frame.function)]
+    of_store = all(_NATIVE_STORE.search(name) for name in waits)
+    return bool(waits) and not (of_store and not any("ProcessGroup" in frame.function for frame in inner))
 
 
 def joins_natively(inner: tuple[Frame, ...]) -> bool:

@@ -18,8 +18,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hangwatch.facts.processes.sleep import sleeps_long
-from hangwatch.judge.patience import FACTS_S, exiting, held, in_first_step, outside_waits, resting, shortened
+from hangwatch.judge.patience import (
+    FACTS_S,
+    exiting,
+    gives_up_after,
+    held,
+    in_first_step,
+    outside_waits,
+    resting,
+    shortened,
+)
 from hangwatch.model import Frame, Phase, ProcessEvidence, RankEvidence, Snapshot
+from hangwatch.ranks.view import RankView
 from hangwatch.settings import Settings
 from hangwatch_agent.roster.phases import EXITING, STARTING
 from hangwatch_agent.roster.rank_states import RankState
@@ -156,10 +166,14 @@ class Holds:
 
 
 def _wakes_after_s(rank: RankEvidence) -> float:
-    """When, after it last moved, the last of its processes that sleep wakes; 0 where none sleeps for long."""
+    """When, after it last moved, the last of its processes that sleep wakes, or its own code gives up to wait.
+
+    0 where none sleeps for long, nor waits with a timeout of its own.
+    """
     processes = (rank.process, *(worker.facts for worker in rank.workers))
     sleeps = [each.sleeps_s or 0.0 for each in processes if each is not None and sleeps_long(each)]
-    return rank.still_s + max(sleeps) if sleeps else 0.0
+    most = max((*sleeps, gives_up_after(RankView(rank.rank, rank, sampled_twice=True))))
+    return rank.still_s + most if most else 0.0
 
 
 def _place(rank: RankEvidence) -> Place:

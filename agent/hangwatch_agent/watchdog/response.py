@@ -14,6 +14,7 @@ from hangwatch_agent.watchdog.incidents import Incidents
 GROWTH = 2.0  # of patience after every incident that ended by itself
 MOST_GROWTH = 8.0
 MOVES_S = 3.0  # before it counts: hosts whose NCCL calls were aborted go on for a moment, to their end
+STOPPED_S = 60.0  # what stopped a rank from outside, such as a scheduler, may let it go on: so long it is only reported
 MOST_NATIVE = 3  # culprits whose native frames are taken, half a second each
 
 
@@ -22,8 +23,8 @@ class Response:
     """Opens incidents and closes them. `growth` is that of patience, after incidents that ended by themselves.
 
     `on_hang` is called once for every incident that opens, as soon as a look behind its evidence finds its ranks where
-    they were: to take the evidence and to judge it costs seconds, in which a job may go on. `deepen` adds native frames
-    of some pids to a snapshot.
+    they were: to take the evidence and to judge it costs seconds, in which a job may go on. Where ranks were stopped it
+    waits for `STOPPED_S`. `deepen` adds native frames of some pids to a snapshot.
     """
 
     incidents: Incidents
@@ -35,6 +36,7 @@ class Response:
         self._at_opening: dict[int, RankState] = {}
         self._moves_since: float | None = None
         self._unanswered = False
+        self._stopped_since: float | None = None
 
     def act(
         self,
@@ -51,7 +53,7 @@ class Response:
         if opened is not None and before is None:
             self._at_opening = {each.pid: _when_seen(each, snapshot) for each in rank_states}
             self.incidents.enrich(judgement, self._deepened(opened, snapshot, rank_states))
-            self._unanswered = True
+            self._unanswered, self._stopped_since = True, None
 
     def confirmed(self, snapshot: Snapshot, rank_states: Sequence[RankState]) -> Snapshot:
         """The snapshot with native frames of ranks that may wait on their device, which Python frames do not show.
@@ -68,21 +70,31 @@ class Response:
         before = self.incidents.open
         if self.incidents.adopt(ruling.incident, ruling.path, ruling.node) and before is None:
             self._at_opening = {each.pid: each for each in rank_states}
-            self._unanswered = True
+            self._unanswered, self._stopped_since = True, None
 
     def look(self, rank_states: Sequence[RankState], now: float) -> None:
         """Close the open incident if its ranks go on; if they are still where they were, do what it asks for."""
         self._close_if_moving(rank_states, now)
-        self._answer_if_still(rank_states)
+        self._answer_if_still(rank_states, now)
 
-    def _answer_if_still(self, rank_states: Sequence[RankState]) -> None:
+    def _answer_if_still(self, rank_states: Sequence[RankState], now: float) -> None:
         """Do what the open incident asks for, unless a rank that waited has gone on since."""
         opened = self.incidents.open
         if not self._unanswered or (opened is not None and self._has_moved(opened, rank_states)):
             return
+        if opened is not None and self._may_be_let_go(opened, now):
+            return
         self._unanswered = False
         if opened is not None:
             self.on_hang(opened)
+
+    def _may_be_let_go(self, opened: Incident, now: float) -> bool:
+        """Its culprits were stopped, and not long ago."""
+        if opened.verdict.cause != "rank-frozen":
+            self._stopped_since = None
+            return False
+        self._stopped_since = now if self._stopped_since is None else self._stopped_since
+        return now - self._stopped_since < STOPPED_S
 
     def _close_if_moving(self, rank_states: Sequence[RankState], now: float) -> None:
         """A hang is over when a rank that waited then has gone on since, and none has ended a moment later.

@@ -709,6 +709,7 @@ export interface ProcessFacts {
   unusual_threads: ThreadFacts[];
   waits_for: number | null;
   sleeps_s: number | null;
+  times_out_s: number | null;
   private_wait: boolean;
   received_bytes: number | null;
   received_delta_bytes: number | null;

@@ -15,7 +15,7 @@ from hangwatch.facts.processes.child import (
 )
 from hangwatch.facts.processes.locks import held_lock, holds, lock_name
 from hangwatch.facts.processes.own_locks import OwnLocks, own_locks
-from hangwatch.facts.processes.sleep import how_it_sleeps, sleeps_long
+from hangwatch.facts.processes.sleep import how_it_sleeps, sleeps_long, waits_at_most
 from hangwatch.model import ExceptionFacts, OpenFile, ProcessEvidence, ProcessFacts, Status
 from hangwatch.ranks.processes import computes
 from hangwatch.ranks.view import RankView
@@ -121,7 +121,7 @@ def how_stuck(view: RankView) -> str:
     if process is not None and process.received_delta_bytes and view.receives:
         return f"it receives data ({words.size(process.received_delta_bytes)} in the last second)"
     if process is not None and process.blocked_on is not None:
-        return f"it waits {_on(view, process, process.blocked_on)}"
+        return f"it waits {_on(view, process, process.blocked_on)}{_at_most(process)}"
     if view.busy:
         runs = "waits, while other threads of its process run" if others_compute(view) else "runs"
         return f"it {runs}, and none of its counters moves ({view.cpu:.1f} s of processor time in the last second)"
@@ -137,13 +137,19 @@ def how_stuck(view: RankView) -> str:
         Doing.JOIN_CHILD: "it waits for a child process",
     }.get(view.now.doing)
     if kind is not None or view.sleeps:
-        return kind or _how_it_sleeps(view)
+        return f"{kind}{_at_most(process)}" if kind is not None else _how_it_sleeps(view)
     if view.sleeps_privately:
         locks = own_locks(view)
         return _of_own_locks(locks) if locks is not None else "it waits for a lock of its own process"
     if view.starved and view.cpu is not None:
         return "it is ready to run and gets little processor time"
     return "it waits and uses no processor time" if view.idle else "it does not come back"
+
+
+def _at_most(process: ProcessFacts | None) -> str:
+    """` (for 80 s at most)`, where it gives up by itself then."""
+    most_s = waits_at_most(process)
+    return f" (for {words.duration(most_s)} at most)" if most_s else ""
 
 
 def _of_own_locks(locks: OwnLocks) -> str:

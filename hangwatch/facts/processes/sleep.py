@@ -1,4 +1,4 @@
-"""A process that sleeps: for how long it will."""
+"""A process that sleeps, or waits with a timeout: for how long it will."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from hangwatch import words
 from hangwatch.model import ProcessFacts
 
 NAP_S = 2.0  # a shorter sleep is one of many, between two looks at what is awaited
+A_TURN_S = 30.0  # the longest sleep, or wait with a timeout, that is one of many between two tries
+GIVES_UP_S = 300.0  # a wait with no longer a timeout is meant to end by itself
 
 
 def sleeps_long(process: ProcessFacts | None) -> bool:
@@ -16,6 +18,12 @@ def sleeps_long(process: ProcessFacts | None) -> bool:
 def how_it_sleeps(process: ProcessFacts | None) -> str:
     """`it sleeps, for another 12 s`, or without the time where that is short or not known."""
     return f"it sleeps, for another {words.duration(_left_s(process))}" if sleeps_long(process) else "it sleeps"
+
+
+def waits_at_most(process: ProcessFacts | None) -> float:
+    """In how many seconds, at most, its one wait gives up by itself; 0 where it has no such timeout."""
+    left_s = (process.times_out_s or 0.0) if process is not None else 0.0
+    return left_s if A_TURN_S < left_s <= GIVES_UP_S else 0.0
 
 
 def _left_s(process: ProcessFacts | None) -> float:

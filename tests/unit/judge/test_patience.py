@@ -437,13 +437,29 @@ def test_a_rank_that_has_ended_is_no_reason_to_call_the_others_hung() -> None:
     )
 
 
-@pytest.mark.parametrize(("role", "times"), [("stranger", FROM_OUTSIDE), ("leftover", None), ("orphan", None)])
+@pytest.mark.parametrize(
+    ("role", "times"), [("stranger", FROM_OUTSIDE), ("job", FROM_OUTSIDE), ("leftover", None), ("orphan", None)]
+)
 def test_a_program_beside_the_job_lets_go_of_its_lock_in_its_own_time(role: str, times: float | None) -> None:
     """A rank of an earlier run that was left over will never let go of it."""
     lock = LockFile(FILE.path, 4711, owner_alive=True, age_s=9.0, owner=LockOwner(4711, role=role))
     found = snapshot(stands(system_call="flock", blocked_on=FILE, evidence={"lock_files": (lock,)}), WAITING)
     assert outside_waits(found).get(0) == times
     assert (0 in held(found)) is (times is None)
+
+
+def test_a_thread_at_its_task_may_set_the_key_for_which_other_ranks_wait() -> None:
+    """A rank that waits in a collective has a thread of its own that will come to its end."""
+    getter = stands(system_call="recvfrom", blocked_on=OpenFile(9, "socket 10.0.0.1:1 -> 10.0.0.2:29500"))
+    assert 0 in held(snapshot(getter, WAITING))
+    busy = replace(WAITING, stacks=(*WAITING.stacks, *at_work().stacks[1:]))
+    assert held(snapshot(getter, busy)) == {}
+
+
+@pytest.mark.parametrize(("times_out_s", "is_held"), [(90.0, False), (1_800.0, True), (5.0, True)])
+def test_a_wait_that_gives_up_by_itself_is_no_fact(times_out_s: float, is_held: bool) -> None:
+    waits = stands(system_call="read", blocked_on=OpenFile(9, "pipe:[7]"), times_out_s=times_out_s)
+    assert (0 in held(snapshot(waits, WAITING))) is is_held
 
 
 def test_threads_that_wait_for_what_the_main_one_has_are_at_no_task() -> None:

@@ -141,6 +141,9 @@ class _Look:
                 received_bytes=self._try("received bytes", lambda: self._received(fd, counters)),
                 waits_for=system_calls.awaited_child(call) if call else None,
                 sleeps_s=self._try("sleep", lambda: system_calls.sleeps_for(call, pid, proc)) if call else None,
+                times_out_s=self._try("timeout", lambda: system_calls.times_out_after(call, pid, proc))
+                if call
+                else None,
                 private_wait=waits,
                 deadlocked=waits and self._all_wait(),
                 descriptors=self._try("descriptors", lambda: descriptors.count(pid, proc)),

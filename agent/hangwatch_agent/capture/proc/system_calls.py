@@ -91,7 +91,9 @@ def descriptor(call: SystemCall, pid: int, proc: Path = PROC) -> int | None:
 
 
 _P_PID = 1  # of waitid(2)
-_FUTEX_WAITS = frozenset([0, 6, 9])  # FUTEX_WAIT, FUTEX_LOCK_PI, FUTEX_WAIT_BITSET of futex(2)
+_FUTEX_WAIT = 0
+_FUTEX_LOCK_PI = 6
+_FUTEX_WAITS = frozenset([_FUTEX_WAIT, _FUTEX_LOCK_PI, 9])  # and FUTEX_WAIT_BITSET of futex(2)
 _FUTEX_PRIVATE = 128
 _FUTEX_COMMAND = 127
 
@@ -135,12 +137,50 @@ def sleeps_for(call: SystemCall, pid: int, proc: Path = PROC) -> float | None:
         clock, flags, request = time.CLOCK_MONOTONIC, 0, call.arguments[0]
     else:
         return None
-    memory = _memory(pid, request, 16, proc) if request else b""
-    if len(memory) < 16 or clock > 11:
+    found = _time_at(request, unit, pid, proc)
+    if found is None or clock > 11:
         return None
-    seconds, parts = struct.unpack("=qq", memory)  # struct timespec, or timeval
-    found = float(seconds + parts / unit)
     return found - time.clock_gettime(clock) if flags & _TIMER_ABSTIME else found
+
+
+_MILLISECONDS = {"poll": 2, "epoll_wait": 3, "epoll_pwait": 3}  # the argument that is a timeout, below 0 for none
+_TIMES = {
+    "ppoll": 2,
+    "pselect6": 4,
+    "select": 4,
+    "rt_sigtimedwait": 2,
+    "recvmmsg": 4,
+}  # that of its address, 0 for none
+_FUTEX_CLOCK_REALTIME = 256
+
+
+def times_out_after(call: SystemCall, pid: int, proc: Path = PROC) -> float | None:
+    """In how many seconds, at most, a call that waits gives up by itself; None for a call without a timeout.
+
+    A relative timeout is taken to begin now, as with sleeps.
+    """
+    arguments = call.arguments
+    if (index := _MILLISECONDS.get(call.name)) is not None and len(arguments) > index:
+        left_ms = _as_int(arguments[index])
+        return None if left_ms is None else left_ms / 1e3
+    if (index := _TIMES.get(call.name)) is not None and len(arguments) > index:
+        return _time_at(arguments[index], 1e6 if call.name == "select" else 1e9, pid, proc)
+    if call.name != "futex" or len(arguments) < 4 or arguments[1] & _FUTEX_COMMAND not in _FUTEX_WAITS:
+        return None
+    found, command = _time_at(arguments[3], 1e9, pid, proc), arguments[1] & _FUTEX_COMMAND
+    if found is None or command == _FUTEX_WAIT:
+        return found
+    by_date = command == _FUTEX_LOCK_PI or arguments[1] & _FUTEX_CLOCK_REALTIME
+    return found - time.clock_gettime(time.CLOCK_REALTIME if by_date else time.CLOCK_MONOTONIC)
+
+
+def _time_at(address: int, unit: float, pid: int, proc: Path) -> float | None:
+    """The struct timespec, or timeval, at that address, in seconds."""
+    memory = _memory(pid, address, 16, proc) if address else b""
+    if len(memory) < 16:
+        return None
+    seconds, parts = struct.unpack("=qq", memory)
+    return float(seconds + parts / unit)
 
 
 def path(call: SystemCall, pid: int, proc: Path = PROC) -> str | None:

@@ -293,6 +293,19 @@ def test_a_deadlock_takes_all_threads(script: Script, other: str, deadlocked: bo
     assert (facts.threads, facts.private_wait, facts.deadlocked) == (2, True, deadlocked)
 
 
+@pytest.mark.parametrize("made", ["multiprocessing.Queue", "queue.Queue", "threading.Event"])
+@pytest.mark.parametrize("timeout", ["70", "None"])
+def test_a_wait_with_a_timeout_tells_in_how_long_it_gives_up(script: Script, made: str, timeout: str) -> None:
+    wait = "wait" if made.endswith("Event") else "get"
+    source = f"import multiprocessing, queue, threading; q = {made}(); print('ready', flush=True)"
+    process = script(f"{source}; q.{wait}(timeout={timeout})")
+    facts = until(process.pid, lambda facts: facts.system_call in ("poll", "futex", "read", "select"))
+    if timeout == "None":
+        assert facts.times_out_s is None
+    else:
+        assert 30 < (facts.times_out_s or 0) <= 70
+
+
 def test_the_child_that_a_launcher_waits_for(script: Script) -> None:
     process = script(
         """

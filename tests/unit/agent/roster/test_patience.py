@@ -94,9 +94,9 @@ def test_the_first_batch_is_given_time_although_ddp_has_called_collectives_befor
 # ------------------------------------------------------------------------------------------ facts
 
 
-def held_evidence(still_s: float = 8.0, *, system_call: str = "read", line: int = 50) -> Snapshot:
+def held_evidence(still_s: float = 8.0, *, system_call: str = "read", line: int = 50, **more: Any) -> Snapshot:
     """Rank 1 reads from a pipe in its first epoch, and rank 0 waits for it."""
-    pipe = {"system_call": system_call, "blocked_on": OpenFile(0, "pipe:[7]"), "io_delta_bytes": 0}
+    pipe = {"system_call": system_call, "blocked_on": OpenFile(0, "pipe:[7]"), "io_delta_bytes": 0, **more}
     stack = (Frame("/home/ann/train.py", line, "main"), Frame("/home/ann/train.py", 90, "<module>"))
     first = job.rank(1, stack, pid=1001, issued=10, completed=10, still_s=still_s, facts=pipe)
     other = job.rank(0, job.IN_BACKWARD, pid=1000, issued=11, completed=10, still_s=still_s)
@@ -204,6 +204,16 @@ def test_a_sleep_of_hours_is_not_waited_for() -> None:
     holds, rank_states = Holds(USUAL), (rank_state(0), rank_state(1))
     holds.noted(asleep(91.0, 9_000.0), rank_states)
     assert holds.applied(rank_states)[1].held_patience_s == 240.0
+
+
+@pytest.mark.parametrize(("times_out_s", "patience_s"), [(200.0, 215.0), (5.0, 120.0), (1_800.0, 120.0), (None, 120.0)])
+def test_a_wait_that_gives_up_by_itself_is_waited_for(times_out_s: float | None, patience_s: float) -> None:
+    """Not one of many, and not one that gives up as late as a process group does."""
+    holds, rank_states = Holds(USUAL), (rank_state(0), rank_state(1))
+    waits = held_evidence(still_s=10.0, system_call="poll", times_out_s=times_out_s)
+    seen = holds.noted(waits, rank_states)
+    assert next(rank for rank in seen.ranks if rank.rank == 1).held == ""
+    assert [patience_with(each, USUAL) for each in holds.applied(rank_states)][1] == patience_s
 
 
 def test_naps_between_two_looks_of_a_loop_are_not_waited_for() -> None:

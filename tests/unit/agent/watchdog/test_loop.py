@@ -37,7 +37,7 @@ from hangwatch_agent.watchdog.dashboard_exchange import DashboardExchange
 from hangwatch_agent.watchdog.incidents import Incidents
 from hangwatch_agent.watchdog.loop import Watchdog
 from hangwatch_agent.watchdog.peer_exchange import PeerExchange
-from hangwatch_agent.watchdog.response import MOVES_S, Response
+from hangwatch_agent.watchdog.response import MOVES_S, STOPPED_S, Response
 from tests.unit.agent.readings import blocked, rank_state
 
 JOB = Job("job", "job", None)
@@ -145,6 +145,20 @@ def test_a_job_that_goes_on_while_it_is_judged_is_not_ended(world: World) -> Non
     world.look(60.0, *pair(moved_at=16.0))
     world.look(61.0, *pair(moved_at=16.0))
     assert len(world.aborted) == 1, "it stands still again"
+
+
+@pytest.mark.parametrize("let_go", [True, False])
+def test_what_stopped_a_rank_from_outside_may_let_it_go_on_before_the_job_is_ended(world: World, let_go: bool) -> None:
+    sure = Certainty.PROVEN
+    world.verdict = Judgement(Status.HUNG, Stage.STEP, Verdict("rank-frozen", sure, "Rank 1 is stopped.", hang=sure))
+    for now in (10.0, 30.0, 30.5):
+        world.look(now, *pair())
+    assert "Rank 1 is stopped." in world.stream.getvalue()
+    world.look(30.0 + STOPPED_S / 2, *pair())
+    if let_go:
+        world.moves(31.0 + STOPPED_S / 2, *pair(moved_at=31.0 + STOPPED_S / 2))
+    world.look(32.0 + STOPPED_S, *pair(moved_at=31.0 + STOPPED_S / 2) if let_go else pair())
+    assert len(world.aborted) == (0 if let_go else 1)
 
 
 def test_ranks_carry_stillness_and_patience_into_the_snapshot(world: World) -> None:

@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.judge import diagnose
+from hangwatch.judge.countdown import reported_after
 from hangwatch.model import Identity, RankEvidence, Reading, Snapshot, Status
+from hangwatch.rules.step.rank_frozen import FROZEN_S
 from tests.unit.facts.processes.test_standstill import call, host, job
 from tests.unit.rules.step.worlds import STEP, world
 from tests.unit.simulator import Stop
@@ -24,6 +26,12 @@ def test_a_stop_of_some_seconds_is_no_hang_yet() -> None:
     """A debugger lets it go on, or a limiter of processor time."""
     judgement = diagnose(_still_for(12.0, world(STEP * 5, STEP * 5, [*STEP * 3, Stop()])))
     assert (judgement.status, judgement.verdict.cause) == (Status.WAITING, "rank-frozen")
+
+
+def test_when_a_stop_will_be_reported_is_known_ahead() -> None:
+    after_s = reported_after(_still_for(5.0, world(STEP * 5, STEP * 5, [*STEP * 3, Stop()])), 5.0)
+    assert after_s is not None
+    assert FROZEN_S <= after_s < FROZEN_S + 2.0
 
 
 def test_a_job_that_is_stopped_as_a_whole_is_suspended() -> None:

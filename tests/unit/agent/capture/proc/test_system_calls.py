@@ -124,3 +124,25 @@ def test_a_select_without_descriptors_is_a_sleep(tmp_path: Path) -> None:
     assert sleeps("pselect6", 0, 0, 0, 0, 32, 0) == 0.25
     assert sleeps("pselect6", 0, 0, 0, 0, 0, 0) is None, "without a timeout it waits for a signal"
     assert sleeps("select", 5, 48, 0, 0, 16, 0) is None, "it watches descriptors"
+
+
+def test_in_how_long_a_call_that_waits_gives_up(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1/stat").write_text("1 (python) S 0 1 1 " + "0 " * 48)
+    memory = bytearray(80)
+    memory[16:32] = struct.pack("=qq", int(time.clock_gettime(time.CLOCK_MONOTONIC)) + 80, 0)
+    memory[32:48] = struct.pack("=qq", 7, 500_000_000)
+    memory[48:64] = struct.pack("=qq", int(time.time()) + 60, 0)
+    (tmp_path / "1/mem").write_bytes(memory)
+
+    def after(name: str, *arguments: int) -> float | None:
+        return system_calls.times_out_after(SystemCall(name, arguments), 1, tmp_path)
+
+    assert after("poll", 0, 1, 90_000) == after("epoll_wait", 3, 0, 1, 90_000) == 90.0
+    assert after("poll", 0, 1, 0xFFFFFFFF) is None, "-1: it waits for ever"
+    assert after("ppoll", 0, 1, 32) == after("pselect6", 5, 0, 0, 0, 32) == after("futex", 0, 128, 0, 32) == 7.5
+    assert after("futex", 0, 128 | 9, 0, 16) == pytest.approx(80, abs=5)
+    assert after("futex", 0, 128 | 9 | 256, 0, 48) == pytest.approx(60, abs=5), "by the date"
+    assert after("futex", 0, 128 | 6, 0, 48) == pytest.approx(60, abs=5)
+    assert after("futex", 0, 128, 0, 0) is after("ppoll", 0, 1, 0) is None, "without a timeout"
+    assert after("futex", 0, 129, 1, 32) is after("read", 3, 0, 9) is after("poll", 0) is None
