@@ -27,7 +27,7 @@ from hangwatch.facts.processes.leaving import LONG_SLEEP_S, exits_by_stack
 from hangwatch.facts.processes.locks import KERNEL_CALLS, held_lock, holds, lock_name
 from hangwatch.facts.processes.own_locks import own_locks
 from hangwatch.facts.processes.remote_calls import no_call_is_left
-from hangwatch.facts.processes.sleep import A_TURN_S, waits_at_most
+from hangwatch.facts.processes.sleep import A_TURN_S, sleeps_long, waits_at_most
 from hangwatch.facts.processes.store_waits import awaits_key, store_ports, waits_for_key
 from hangwatch.model import Frame, LoopFacts, OpenFile, Phase, ProcessFacts, Reading, Snapshot
 from hangwatch.proof.waits import ASLEEP, Blocked
@@ -266,6 +266,8 @@ def _held(view: RankView, awaited: bool, ports: Container[str]) -> str:
         return "waits for a key of a store while no rank does anything else but wait"
     if own_children(view) and process.system_call not in _WRITES and waits_for_children(view):
         return _by_children(view) if awaited else ""  # what they do decides whether anything comes
+    if process.system_call in _WRITES and any(map(_comes_back, own_children(view))):
+        return ""
     return _blocked(process, view.now, awaited) or _behind_a_lock(view)
 
 
@@ -288,6 +290,11 @@ def _by_children(view: RankView) -> str:
     held = next(((pid, fact) for pid, fact in facts.items() if fact), None)
     rest = [child for child in children if not facts[child.pid] and child.facts.system_call not in WAIT_CALLS]
     return f"waits for its child process {held[0]}, which {held[1]}" if held is not None and not rest else ""
+
+
+def _comes_back(child: Child) -> bool:
+    """It is at work, or in a sleep that ends: it may read then what its parent writes."""
+    return child.works or (sleeps_long(child.facts) and (child.facts.sleeps_s or 0.0) <= LONG_SLEEP_S)
 
 
 def _child_held(child: Child, alone: bool) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.data.batches import now_at
+from hangwatch.facts.differences.parting import parting
 from hangwatch.facts.loops.turns import FewerTurns, drew_alike, fewer_turns
 from hangwatch.facts.loops.ways_out import likely_way, said_at, tries_again_at, ways_out
 from hangwatch.facts.messages.peer_totals import said_unserved
@@ -30,6 +31,8 @@ def left_after_fewer_turns(case: Case, cause: str, *, of_few: bool = False) -> F
     """
     short = fewer_turns(case)
     if short is None or drew_alike(case, short) or tries_again_at(case, short) is not None:
+        return None
+    if _parted_before(case, short):
         return None
     way = likely_way(case, short)
     by_number = way.cause == "uneven-steps"  # the loop shows no way out but its end: no rank decided to leave it
@@ -69,6 +72,12 @@ def left_after_fewer_turns(case: Case, cause: str, *, of_few: bool = False) -> F
         awaited=short.left,
         not_causes=way.not_causes,
     )
+
+
+def _parted_before(case: Case, short: FewerTurns) -> bool:
+    """The ranks' calls differ in an earlier turn: since then they stand where mispaired calls let them."""
+    found = parting(case)
+    return found is not None and bool(short.begun) and found.divergence.step < min(short.begun.values()) - 1
 
 
 def still_inside(case: Case, short: FewerTurns, count: int | None) -> tuple[str, str]:

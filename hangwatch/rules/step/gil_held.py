@@ -9,6 +9,7 @@ from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Doing
 
+COMPUTES = 2.0  # times its patience that a call which uses the processor may take
 MISSED_S = 3.0  # seconds: fifteen ticks in a row were missed while the main thread was seen to own the lock
 
 
@@ -37,8 +38,13 @@ def gil_held(case: Case) -> Finding | None:
             f"no thread of rank {view.rank} has run for {words.duration(view.silent_s or 0.0)}",
             "its main thread owns the interpreter lock",
         ),
-        status=Status.HUNG if case.stalled(culprits) else Status.WAITING,
+        status=Status.HUNG if case.stalled(culprits) and not any(map(_may_end, holders)) else Status.WAITING,
     )
+
+
+def _may_end(view: RankView) -> bool:
+    """It computes, as one call over a large collection does: a regular expression may do so for ever."""
+    return view.busy and view.evidence.still_s < COMPUTES * view.evidence.patience_s
 
 
 def holds_lock(view: RankView) -> bool:

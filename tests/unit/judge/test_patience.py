@@ -456,10 +456,29 @@ def test_a_thread_at_its_task_may_set_the_key_for_which_other_ranks_wait() -> No
     assert held(snapshot(getter, busy)) == {}
 
 
-@pytest.mark.parametrize(("times_out_s", "is_held"), [(90.0, False), (1_800.0, True), (5.0, True)])
+@pytest.mark.parametrize(
+    ("times_out_s", "is_held"), [(90.0, False), (600.0, False), (300.0, True), (1_800.0, True), (5.0, True)]
+)
 def test_a_wait_that_gives_up_by_itself_is_no_fact(times_out_s: float, is_held: bool) -> None:
     waits = stands(system_call="read", blocked_on=OpenFile(9, "pipe:[7]"), times_out_s=times_out_s)
     assert (0 in held(snapshot(waits, WAITING))) is is_held
+
+
+@pytest.mark.parametrize(
+    ("facts", "is_held"),
+    [
+        ({"system_call": "clock_nanosleep", "sleeps_s": 90.0}, False),
+        ({"cpu_delta_s": 0.8}, False),
+        ({"system_call": "clock_nanosleep", "sleeps_s": 9_000.0}, True),
+        ({"system_call": "futex"}, True),
+    ],
+)
+def test_a_child_at_work_or_in_a_sleep_that_ends_may_read_what_is_written_to_it(
+    facts: dict[str, Any], is_held: bool
+) -> None:
+    child = ProcessEvidence("child", process(900, **facts), rank=0)
+    writes = stands(system_call="write", blocked_on=PIPE, evidence={"children": (child,)})
+    assert (0 in held(snapshot(writes, WAITING))) is is_held
 
 
 def test_threads_that_wait_for_what_the_main_one_has_are_at_no_task() -> None:
