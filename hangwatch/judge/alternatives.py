@@ -82,7 +82,9 @@ def _lone(case: Case) -> str:
     places = {words.place(entry.where) for entry in case.blocked.values()}
     if len(places) == 1:
         return f"all waiting ranks stand at the same place ({places.pop()})"
-    return "no rank is alone in a collective reached from a rank-guarded branch"
+    if any(case.ranks[rank].guarded for rank in case.blocked):
+        return ""
+    return "no check of the rank, as far as the source shows it, leads to a collective in which a rank waits"
 
 
 def _raised(case: Case) -> str:

@@ -271,6 +271,16 @@ def _held(view: RankView, awaited: bool, ports: Container[str]) -> str:
     return _blocked(process, view.now, awaited) or _behind_a_lock(view)
 
 
+def ends_after(view: RankView) -> float:
+    """In how many seconds, at most, what keeps a rank ends by itself: a timeout of its own, or a sleep of a child.
+
+    0 where it does not, or nothing tells.
+    """
+    children = own_children(view) if waits_for_children(view) else ()
+    sleeps = (child.facts.sleeps_s or 0.0 for child in children if sleeps_long(child.facts))
+    return max((gives_up_after(view), *sleeps))
+
+
 def gives_up_after(view: RankView) -> float:
     """In how many seconds, at most, a wait of the program's own code gives up by itself; 0 where it does not."""
     own = not (view.dead or view.over or view.now.doing in _NOT_ITS_OWN or Feeding(view).waits)

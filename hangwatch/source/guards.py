@@ -168,15 +168,19 @@ def _roles(tree: ast.Module) -> set[str]:
 
 
 def _answers(tree: ast.Module, known: frozenset[str]) -> Iterator[str]:
-    """`.is_last` for a method that does nothing but to compare the rank, or a role that follows from it."""
+    """`.is_last` for a method, `writes` for a function, that only compares the rank, or a role that follows from it."""
     for owner in ast.walk(tree):
-        for method in owner.body if isinstance(owner, ast.ClassDef) else ():
-            if not isinstance(method, ast.FunctionDef) or not isinstance(method.body[-1], ast.Return):
-                continue
-            answer, documented = method.body[-1].value, method.body[:-1]
-            alone = all(isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) for each in documented)
-            if alone and isinstance(answer, ast.Compare | ast.BoolOp | ast.UnaryOp) and _asks_rank(answer, known):
-                yield f".{method.name}"
+        for each in owner.body if isinstance(owner, ast.ClassDef | ast.Module) else ():
+            if isinstance(each, ast.FunctionDef) and _only_asks_rank(each, known):
+                yield f".{each.name}" if isinstance(owner, ast.ClassDef) else each.name
+
+
+def _only_asks_rank(function: ast.FunctionDef, known: frozenset[str]) -> bool:
+    *documented, last = function.body
+    if not isinstance(last, ast.Return) or not isinstance(last.value, ast.Compare | ast.BoolOp | ast.UnaryOp):
+        return False
+    alone = all(isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) for each in documented)
+    return alone and _asks_rank(last.value, known)
 
 
 def _pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:

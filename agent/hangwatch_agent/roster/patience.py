@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from hangwatch.facts.processes.sleep import sleeps_long
 from hangwatch.judge.patience import (
     FACTS_S,
+    ends_after,
     exiting,
-    gives_up_after,
     held,
     in_first_step,
     outside_waits,
@@ -168,11 +168,11 @@ class Holds:
 def _wakes_after_s(rank: RankEvidence) -> float:
     """When, after it last moved, the last of its processes that sleep wakes, or its own code gives up to wait.
 
-    0 where none sleeps for long, nor waits with a timeout of its own.
+    0 where none sleeps for long, nor waits with a timeout of its own, or for a child that sleeps.
     """
     processes = (rank.process, *(worker.facts for worker in rank.workers))
     sleeps = [each.sleeps_s or 0.0 for each in processes if each is not None and sleeps_long(each)]
-    most = max((*sleeps, gives_up_after(RankView(rank.rank, rank, sampled_twice=True))))
+    most = max((*sleeps, ends_after(RankView(rank.rank, rank, sampled_twice=True))))
     return rank.still_s + most if most else 0.0
 
 

@@ -203,6 +203,8 @@ class Topology:
     def is_new(self):
         self.stages += 1
         return self.stage == 0
+def writes():
+    return int(os.environ["RANK"]) == 0
 """
 
 
@@ -210,6 +212,7 @@ class Topology:
     ("test", "expected"),
     [
         ("topo.is_last", "rank"),
+        ("writes()", "rank"),
         ("topo.stage == 0", "rank"),
         ("not self.topo.is_last", "rank"),
         ("topo.is_wide()", "other"),

@@ -98,7 +98,10 @@ def _what_it_asks(found: Disagreement) -> str:
         return (
             f"the condition at {where} asks for counters, settings or reduced values alone: one of them differs by rank"
         )
-    return f"the condition at {where} asks neither for the rank nor for a value that was reduced or broadcast before"
+    return (
+        f"by its own text the condition at {where} asks neither for the rank nor for a value that was reduced or"
+        " broadcast before"
+    )
 
 
 def counts_on_from_elsewhere(case: Case) -> Finding | None:
