@@ -19,7 +19,7 @@ from .moment import is_undated, is_young, open_s, since_s
 from .names import ranks
 from .stuck import Kind, Stuck, floor_of
 
-_ONE_MOMENT = 16  # calls between the moments of two records of one job; a record further behind is an older one
+_ONE_MOMENT = 64  # calls between the moments of two records of one job; a record further behind is an older one
 _LAGGING = 2  # ranks, at least: a single record may be older than the others
 _OF_RANKS = 4  # and one rank in so many
 _OF_MOST = 2  # where a rank is awaited: a node's records may be older than those of the ranks that wait
@@ -59,6 +59,8 @@ class Motion:
             return f"the hosts had enqueued unlike numbers of calls, as those of a job that moves: {_NO_DATE}"
         if root.kind is Kind.HELD and root.peers:
             return f"the device of a stage that computes shows the same: {_NO_DATE}"
+        if root.kind is Kind.HELD and 2 * len(root.awaited) > len(root.group.members):
+            return f"most of the devices have something before it, as those that still compute: {_NO_DATE}"
         if _not_begun(self.queues, root):
             return f"its devices have start events and none has begun it, as those that still compute: {_NO_DATE}"
         if root.kind is Kind.QUEUED and root.all_came:
@@ -74,7 +76,10 @@ class Motion:
 
     @cached_property
     def _lagging(self) -> int:
-        """How many ranks have a call open that was complete by then: another has completed a later one with them."""
+        """How many ranks have a call open that was complete by then: another has completed a later one with them.
+
+        Or have not enqueued one that was complete: their records are older.
+        """
         floors = ((group, floor_of(self.queues, group)) for group in self.queues.communicators)
         return len({rank for group, floor in floors for rank, lane in group.lanes.items() if _lags(lane, floor)})
 
@@ -97,6 +102,8 @@ class Motion:
 
 
 def _lags(lane: Lane, floor: int) -> bool:
+    if lane.known and floor - _ONE_MOMENT <= lane.enqueued < floor:
+        return True
     place = lane.first_open()
     return place is not None and lane.numbers[place] <= floor <= min(lane.enqueued, lane.numbers[place] + _ONE_MOMENT)
 

@@ -31,7 +31,7 @@ def test_a_condition_on_a_value_names_its_line_and_the_ranks_that_decided_otherw
     assert blamed(judgement) == [(rank, 28) for rank in named]
     assert (verdict.step.epoch, verdict.step.batch) == (0, 8)
     assert verdict.summary.startswith("`if loss < best` (train.py:28) came out differently on the ranks in epoch 0,")
-    sentence = "by its own text the condition at train.py:28 asks neither for the rank nor for a value that was reduced or broadcast"
+    sentence = "by its own text the condition at train.py:28 asks neither for the rank nor for a value that was reduced"
     assert any(said.startswith(sentence) for said in verdict.evidence), verdict.evidence
     assert "reduce or broadcast the value" in verdict.fix
 
