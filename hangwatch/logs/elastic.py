@@ -9,6 +9,7 @@ from dataclasses import replace
 from hangwatch.model import Frame
 from hangwatch.stacks.frames import origin
 
+from . import tracebacks
 from .model import Failure, Logs, Reaped
 
 MARKS = (
@@ -67,13 +68,12 @@ class Table:
         return True
 
     def _text(self, line: str, logs: Logs) -> bool:
-        """Further lines of a traceback: the last one is the error."""
+        """Further lines of a traceback, of several the first one: its last line is the error."""
         said = line.strip()
         if self._rank is None or not said or said.startswith(("=", "-", "[")):
             self._rank = None
             return False
-        known = logs.failures[self._rank]
-        logs.failures[self._rank] = replace(known, text=said)
+        logs.failures[self._rank] = replace(logs.failures[self._rank], text=said)
         return True
 
     def _keep(self, logs: Logs) -> None:
@@ -113,11 +113,12 @@ def error_file(content: bytes, rank: int | None, logs: Logs) -> bool:
     if not isinstance(message, dict) or rank is None:
         return False
     extra = message.get("extraInfo")
-    places = _PLACE.findall(str(extra.get("py_callstack", "")) if isinstance(extra, dict) else "")
-    where = None
-    for file, line, function in places:
+    stack, text, where = str(extra.get("py_callstack", "")) if isinstance(extra, dict) else "", None, None
+    for file, line, function in _PLACE.findall(stack):
         where = _further_in(where, Frame(file, int(line), function))
+    if (first := tracebacks.of_chain(stack)) is not None and first.then:
+        text, where = first.text, first.where
     known = logs.failures.get(rank, Failure(rank))
-    logs.failures[rank] = replace(known, text=str(message.get("message", "")), where=where)
+    logs.failures[rank] = replace(known, text=text or str(message.get("message", "")), where=where)
     logs.ranks.add(rank)
     return True

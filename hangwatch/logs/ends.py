@@ -16,20 +16,15 @@ from hangwatch.model import Certainty, Culprit, Judgement, Stage, Status, Verdic
 
 from . import kernel, slurm
 from .model import Failure, Logs, Raised, Reaped
+from .tracebacks import brought_down, crashed
 from .unknown import unknown
 
-# What a process says that ended because another rank had gone, or had not come.
-_BROUGHT_DOWN = re.compile(
-    r"watchdog|timed? ?out|connection (?:reset|closed|refused)|reset by peer|NCCL (?:communicator|error)"
-    r"|monitoredBarrier|remote (?:process|error)|DistBackendError|DistNetworkError|broken pipe"
-    r"|SignalException|SIGTERM|Signal 15",
-    re.IGNORECASE,
-)
 _GPU_MEMORY = "OutOfMemoryError: CUDA"
 _OF_A_GPU = re.compile(r"Xid \d|CUDA error: (?:uncorrectable|hardware|.*ECC error)|fallen off the bus", re.IGNORECASE)
 _OF_A_WORKER = re.compile(r"DataLoader worker .*(?:exited unexpectedly|killed by signal)")
 _OF_SHARED_MEMORY = re.compile(r"DataLoader worker .*out of shared memory")
 _ABORT, _TERMINATE = -6, -15
+_CRASHES = (-4, -7, -8, -11)  # SIGILL, SIGBUS, SIGFPE and SIGSEGV
 _EXCEPTION = 1  # with which Python ends where no one catches one
 
 
@@ -50,9 +45,18 @@ def failures(logs: Logs) -> dict[int, Failure]:
 
 
 def _with_nameless(found: dict[int, Failure], logs: Logs) -> dict[int, Failure]:
-    """The only traceback without a rank is of the only process whose launcher tells of an exception and not which."""
-    bare = [each for each in found.values() if each.exit_code == _EXCEPTION and not each.text]
-    if len(bare) == 1 and (raised := _only_nameless(logs)) is not None:
+    """The only traceback without a rank is of the only process whose launcher tells of an exception and not which.
+
+    So is the only stack of a crash that of the only process which died by such a signal.
+    """
+    crashes = [each for each in logs.nameless if crashed(each.text)]
+    if crashes:
+        raised = crashes[0] if len(crashes) == 1 else None
+        bare = [each for each in found.values() if each.exit_code in _CRASHES]
+    else:
+        raised = _only_nameless(logs)
+        bare = [each for each in found.values() if each.exit_code == _EXCEPTION and not each.text]
+    if len(bare) == 1 and raised is not None:
         found[bare[0].rank] = replace(bare[0], text=raised.text, where=raised.where)
     return found
 
@@ -64,7 +68,7 @@ def _only_nameless(logs: Logs) -> Raised | None:
 
 def _completes(known: Failure, raised: Raised) -> bool:
     """The exception is why the process ended: by itself, or by the abort that follows where no one catches it."""
-    if known.exit_code == _ABORT:
+    if known.exit_code == _ABORT or crashed(raised.text):
         return raised.ended
     return not _killed(known) and (not known.text or known.text.startswith("srun"))
 
@@ -93,7 +97,7 @@ def _as_likely(first: Failure, other: Failure) -> bool:
 def _brought_down(failure: Failure) -> bool:
     if failure.exit_code == _ABORT and kernel.OF_CUDA.match(failure.text):
         return False
-    return failure.exit_code in (_ABORT, _TERMINATE) or bool(_BROUGHT_DOWN.search(failure.text))
+    return failure.exit_code in (_ABORT, _TERMINATE) or brought_down(failure.text)
 
 
 def _killed(failure: Failure) -> bool:
@@ -122,6 +126,8 @@ def failed(ends: list[Failure], logs: Logs) -> Judgement:
 
 
 def _fix(name: str, end: Failure) -> str:
+    if crashed(end.text):
+        return cause(name).fix
     if _GPU_MEMORY in end.text:
         return "use less of the GPU's memory (a smaller batch, activation checkpointing), or see what else is on it"
     told = advice(end.exit_code, out_of_memory=kernel.NO_MEMORY in end.text) if name == "rank-died" else ""
@@ -133,7 +139,8 @@ def _cause(ends: list[Failure]) -> str:
         return "gpu-fault"
     if all(_OF_A_WORKER.search(each.text) for each in ends):
         return "shared-memory-exhausted" if _OF_SHARED_MEMORY.search(ends[0].text) else "loader-worker-died"
-    return "rank-died" if all(_killed(each) and not each.where for each in ends) else "exception-on-one-rank"
+    died = all((_killed(each) and not each.where) or crashed(each.text) for each in ends)
+    return "rank-died" if died else "exception-on-one-rank"
 
 
 def _said(ends: list[Failure]) -> Iterable[str]:
@@ -150,6 +157,8 @@ def _how(end: Failure) -> str:
     code = end.exit_code
     if end.text.startswith("Xid"):
         return f"lost its GPU{said}"
+    if crashed(end.text):
+        return f"crashed{words.at(end.where)}{said}"
     how = "raised an exception" if code is None else f"failed with exit code {code}"
     return f"{f'died by signal {-code}' if code is not None and code < 0 else how}{words.at(end.where)}{said}"
 
@@ -169,6 +178,8 @@ def _raised_besides(ends: list[Failure], logs: Logs) -> Iterable[str]:
         raised = logs.raised.get(each.rank)
         if raised is not None and raised.text != each.text:
             yield f"rank {each.rank} raised {words.command(raised.text, 200)}{words.at(raised.where)}"
+        elif raised is not None and raised.then:
+            yield f"while that was handled, rank {each.rank} raised {words.command(raised.then, 200)}"
 
 
 def reaped(logs: Logs) -> Reaped | None:
@@ -176,7 +187,7 @@ def reaped(logs: Logs) -> Reaped | None:
     if failures(logs):
         return None
     own = [each for each in logs.reaped.values() if each.exit_code not in (_ABORT, _TERMINATE)]
-    own = [each for each in own if not _BROUGHT_DOWN.search(each.text)]
+    own = [each for each in own if not brought_down(each.text)]
     if len(own) != 1:
         return None
     raised = _only_nameless(logs) if own[0].exit_code == _EXCEPTION and not own[0].text else None
@@ -186,7 +197,7 @@ def reaped(logs: Logs) -> Reaped | None:
 def nameless_end(logs: Logs) -> Judgement | None:
     """The verdict where torchrun says that its processes failed, and one traceback without a rank tells why."""
     raised = _only_nameless(logs)
-    if raised is None or not logs.group_failed or failures(logs) or _BROUGHT_DOWN.search(raised.text):
+    if raised is None or not logs.group_failed or failures(logs) or brought_down(raised.text):
         return None
     end = Failure(-1, text=raised.text, where=raised.where)
     said = "torchrun says that its processes failed; no line tells which of them raised this"

@@ -16,6 +16,7 @@ from ..queues.model import Queues
 from . import alone, communicators, desync, ends, interfaces, kernel, last_words, plain, rendezvous, versions
 from .model import UNNUMBERED, Fault, LateAtBarrier, Logs, Timeout
 from .queued import completed, of_no_group, to_peers
+from .tracebacks import brought_down
 from .unknown import unknown
 
 _BETWEEN_PEERS = (
@@ -62,7 +63,7 @@ def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
     stands = model.assess(queues)
     if stands.judgement is not None:
         judged = last_words.told(_alive(alone.told(stands.judgement, queues, logs), queues, logs), queues, logs)
-        return model.Assessment(_with_logs(judged, logs))
+        return model.Assessment(_with_logs(_by_its_error(judged, logs), logs))
     if (by_logs := _of_logs(logs)) is not None:
         return model.Assessment(by_logs)
     return stands if queues.ranks else model.Assessment(None, _nothing(logs))
@@ -75,6 +76,31 @@ def _with_ends(queues: Queues, logs: Logs) -> Logs:
         return logs
     raised = {rank: replace(each, ended=each.ended or rank in silent) for rank, each in logs.raised.items()}
     return replace(logs, raised=raised)
+
+
+def _by_its_error(judged: Judgement, logs: Logs) -> Judgement:
+    """The one rank that left the others' order has raised an error of its own, as no other rank did: that led it there.
+
+    What is in its log may have been caught; where it ended the rank, that came before all waiting.
+    """
+    verdict = judged.verdict
+    raised = logs.raised.get(verdict.culprits[0].rank or 0) if len(verdict.culprits) == 1 else None
+    alike = raised is not None and sum(each.text == raised.text for each in logs.raised.values()) > 1
+    if raised is None or alike or brought_down(raised.text) or verdict.certainty is Certainty.PROVEN:
+        return judged
+    (culprit,) = verdict.culprits
+    who = words.ranks([culprit.rank or 0], capital=True)
+    said = f"{who} raised {words.command(raised.text, 200)}{words.at(raised.where)}, and went on."
+    verdict = replace(
+        verdict,
+        cause="exception-on-one-rank",
+        certainty=Certainty.LIKELY,
+        summary=f"{said} {verdict.summary}",
+        fix=cause("exception-on-one-rank").fix,
+        culprits=(replace(culprit, where=raised.where or culprit.where),),
+        alternatives=tuple(each for each in verdict.alternatives if each.cause != "exception-on-one-rank"),
+    )
+    return replace(judged, verdict=verdict)
 
 
 def _of_logs(logs: Logs) -> Judgement | None:

@@ -94,13 +94,15 @@ class NoInterface:
 class Raised:
     """The exception that ended a rank, from its traceback. `ended` is False where it may have been caught and told.
 
-    `last` says that nothing comes behind it in the rank's own file.
+    `last` says that nothing comes behind it in the rank's own file. `then` is what was raised while it was handled, and
+    ended the rank.
     """
 
     text: str
     where: Frame | None = None
     ended: bool = False
     last: bool = False
+    then: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""Tracebacks of ranks in a log.
+"""Tracebacks of ranks in a log, and the stacks that Python's faulthandler writes of a crash.
 
 What torch's hook prints of an exception that ends a process begins with `[rank3]:`. A traceback without that, in a file
 of one rank, may be of an exception that was caught: it completes what torchrun says of the rank, and is no failure by
-itself. Tracebacks of several ranks may be mixed line by line.
+itself. Tracebacks of several ranks may be mixed line by line. Of exceptions that one handler raised after another, the
+first one tells why: what followed it, as a collective in a `finally` block that no other rank came to, is a consequence.
 """
 
 from __future__ import annotations
@@ -15,20 +16,44 @@ from hangwatch.stacks.frames import origin
 
 from .model import Logs, Raised
 
-MARKS = ("Traceback (most recent call last)",)
+_CRASH = "Fatal Python error: "
+MARKS = ("Traceback (most recent call last)", _CRASH)
 _PREFIX = re.compile(r"^\[rank(\d+)\]: ?(.*)$")
-_PLACE = re.compile(r'^\s+File "([^"]+)", line (\d+), in (\S+)')
+_PLACE = re.compile(r'^\s+File "([^"]+)", line (\d+),? in (\S+)')
 _ERROR = re.compile(r"^([A-Za-z_][\w.]*)(?:: .*)?$")
+_WHILE_HANDLED = "During handling of the above exception"
+_MADE_OF_IT = "The above exception was the direct cause"
 _ASKED = ("SystemExit", "KeyboardInterrupt")
 _OF_LAUNCHERS = ("torch.distributed.elastic.", "torch.multiprocessing.", "subprocess.")
+_ABORTED = ("Aborted", "Terminated")  # as by torch's watchdog, whose words say more
+# What a process says that ended because another rank had gone, or had not come.
+_BROUGHT_DOWN = re.compile(
+    r"watchdog|timed? ?out|connection (?:reset|closed|refused)|reset by peer|NCCL (?:communicator|error)"
+    r"|monitoredBarrier|remote (?:process|error)|DistBackendError|DistNetworkError|broken pipe"
+    r"|SignalException|SIGTERM|Signal 15",
+    re.IGNORECASE,
+)
+
+
+def brought_down(text: str) -> bool:
+    """A process that says so ended because another rank had gone, or had not come."""
+    return bool(_BROUGHT_DOWN.search(text))
+
+
+def crashed(text: str) -> bool:
+    """The words of faulthandler."""
+    return text.startswith(_CRASH)
 
 
 @dataclass
 class _Open:
-    """A traceback that is being read."""
+    """A traceback that is being read, or the stack of a crash; `before` is the exception in whose handling it came."""
 
     ended: bool
     where: Frame | None = None
+    crash: str = ""
+    before: Raised | None = None
+    handled: bool = False  # else it was made of that one on purpose
 
 
 class Tracebacks:
@@ -36,44 +61,103 @@ class Tracebacks:
 
     def __init__(self) -> None:
         self._open: dict[int | None, _Open] = {}  # None: no line tells whose it is
+        self._told: dict[int | None, Raised] = {}  # what each has raised last
+        self._chained: dict[int | None, bool] = {}  # those whose next traceback belongs to it, and whether as `handled`
         self._last: int | None = None  # whose traceback ended with the last line
 
     def take(self, line: str, logs: Logs, rank: int | None) -> bool:
         """Keep what a line says; `rank` is that of the file, where its name tells. False for a line of no use."""
         if line.strip():
             self._last = None
-        if not self._open and MARKS[0] not in line:
+        if not (self._open or self._told) and not any(mark in line for mark in MARKS):
             return False
         prefix = _PREFIX.match(line)
         whose, said = (int(prefix[1]), prefix[2]) if prefix else (rank, line)
         if said.startswith(MARKS[0]):
-            self._open[whose] = _Open(ended=prefix is not None)
+            handled = self._chained.pop(whose, None)
+            before = self._told.pop(whose, None)
+            chained = before if handled is not None else None
+            self._open[whose] = _Open(prefix is not None, before=chained, handled=bool(handled))
             return False
+        if said.startswith(_CRASH) and not said.removeprefix(_CRASH).startswith(_ABORTED):
+            self._open[whose] = _Open(ended=True, crash=said.strip())
+            return False
+        if said.startswith((_WHILE_HANDLED, _MADE_OF_IT)):
+            self._chained[whose] = said.startswith(_WHILE_HANDLED)
         known = self._open.get(whose)
         return known is not None and self._further(whose, known, said, logs)
 
     def _further(self, rank: int | None, known: _Open, said: str, logs: Logs) -> bool:
         if place := _PLACE.match(said):
-            if origin(place[1]) == "user" or known.where is None:
-                known.where = Frame(place[1], int(place[2]), place[3])
-        elif said[:1].strip() and (found := _ERROR.match(said)):
+            return self._at(rank, known, Frame(place[1], int(place[2]), place[3]), logs)
+        if not known.crash and said[:1].strip() and (found := _ERROR.match(said)):
             del self._open[rank]
+            raised = _first(known, Raised(said.strip(), known.where, known.ended))
             if rank is None:
-                _keep_nameless(Raised(said.strip(), known.where), logs)
-            elif found[1] not in _ASKED:
-                logs.raised[rank] = Raised(said.strip(), known.where, known.ended)
-                logs.ranks.add(rank)
-                self._last = rank
-                return True
+                _keep_nameless(raised, known.before, logs)
+            if rank is None or found[1] not in _ASKED:
+                self._told[rank] = raised
+            if rank is not None and found[1] not in _ASKED:
+                return self._keep(rank, raised, logs)
+        return False
+
+    def _at(self, rank: int | None, known: _Open, place: Frame, logs: Logs) -> bool:
+        """A traceback names its outermost call first, the stack of a crash the innermost."""
+        user = origin(place.file) == "user"
+        if known.crash:
+            if user or known.where is None:
+                known.where = place
+            if user:
+                del self._open[rank]
+                return self._crashed(rank, known, logs)
+        elif user or known.where is None:
+            known.where = place
+        return False
+
+    def _keep(self, rank: int, raised: Raised, logs: Logs) -> bool:
+        logs.raised[rank] = raised
+        logs.ranks.add(rank)
+        self._last = rank
+        return True
+
+    def _crashed(self, rank: int | None, known: _Open, logs: Logs) -> bool:
+        raised = Raised(known.crash, known.where, ended=True)
+        if rank is not None:
+            return self._keep(rank, raised, logs)
+        logs.nameless[raised] = None
         return False
 
     def end(self, logs: Logs) -> None:
         """The file has ended."""
         if self._last is not None:
             logs.raised[self._last] = replace(logs.raised[self._last], last=True)
+        for rank, known in self._open.items():
+            if known.crash:  # no line of the program's stood in its stack
+                self._crashed(rank, known, logs)
 
 
-def _keep_nameless(raised: Raised, logs: Logs) -> None:
+def _first(known: _Open, raised: Raised) -> Raised:
+    """Of a chain the exception that tells why; one that the program made of another on purpose says so itself.
+
+    Where the first one came from another rank's end, what followed it did so too.
+    """
+    first = known.before
+    if first is None or not (known.handled or brought_down(first.text) or brought_down(raised.text)):
+        return raised
+    return replace(first, ended=raised.ended, then=raised.text)
+
+
+def of_chain(text: str) -> Raised | None:
+    """The exception that tells why, from the text of a whole traceback."""
+    logs, reader = Logs(), Tracebacks()
+    for line in text.splitlines():
+        reader.take(line, logs, 0)
+    return logs.raised.get(0)
+
+
+def _keep_nameless(raised: Raised, before: Raised | None, logs: Logs) -> None:
     """It is no failure by itself; a launcher's own exceptions follow from those of its processes."""
+    if before is not None:
+        logs.nameless.pop(before, None)
     if not raised.text.startswith((*_ASKED, *_OF_LAUNCHERS)):
         logs.nameless[raised] = None
