@@ -3,7 +3,7 @@
 What torch's hook prints of an exception that ends a process begins with `[rank3]:`. A traceback without that, in a file
 of one rank, may be of an exception that was caught: it completes what torchrun says of the rank, and is no failure by
 itself. Tracebacks of several ranks may be mixed line by line. Of exceptions that one handler raised after another, the
-first one tells why: what followed it, as a collective in a `finally` block that no other rank came to, is a consequence.
+first tells why: what followed it, as a collective in a `finally` block that no other rank came to, is a consequence.
 """
 
 from __future__ import annotations

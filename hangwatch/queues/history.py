@@ -166,6 +166,9 @@ class Histories:
         if not majority:
             first = self._of_two(first, rows, usual) if len(rows) == 2 else replace(first, habit=first.sited_habit)
             ranks, kept = (ranks, kept) if first.ranks[0] in ranks else (first.ranks, ranks)
+        elif len(ranks) == 1 and first.ended and self._comes(as_ever, first, rows):
+            # It did as before, and the many made a round more: they may have left that call out.
+            return replace(first, against=kept, majority=False, habit=0, ended=False, left=0)
         elif not first.habit and not first.run and self._most_left(first, rows, usual):
             majority = False  # the many did what is new to them, and these ranks what all did before
             if (most := self._left_out_by_most(first, rows, usual)) is not None:

@@ -93,13 +93,12 @@ def test_ranks_that_made_a_call_as_often_as_ever_have_not_skipped_it() -> None:
 
 
 @pytest.mark.parametrize("counted", [False, True])
-def test_no_rank_has_left_a_loop_earlier_that_drew_as_much_as_the_others(counted: bool) -> None:
-    """Rank 1 saves a checkpoint of its own where the others go on: only what they drew says that no loop ended."""
+def test_a_rank_that_comes_to_a_call_after_as_many_rounds_as_ever_is_not_the_odd_one(counted: bool) -> None:
+    """Rank 1 saves a checkpoint of its own where the others go on, or these have left theirs out: nothing tells it."""
     turn: Program = [*([Draw(0, 0)] if counted else []), GATHER, Call("all_reduce", line=16)]
     save: Program = [Call("barrier", line=42)]
     usual: Program = [*turn * 4, *save, *turn * 4, *turn]
-    found = left_the_order(Case(world(usual, [*turn * 4, *save, *turn * 4, *save, *turn], usual)))
-    assert (found.cause if found is not None else "") == ("" if counted else "uneven-steps")
+    assert left_the_order(Case(world(usual, [*turn * 4, *save, *turn * 4, *save, *turn], usual))) is None
 
 
 @pytest.mark.parametrize("leaves", [(Frame(SCRIPT, 11, "main"),), ()])
