@@ -36,6 +36,8 @@ _CLIENTS = re.compile(
 )
 # What gloo checks at the start of a call are its arguments; below transport/ it reads what peers have sent.
 _OF_ITS_ARGUMENTS = re.compile(r"\[enforce fail at [^\]]*/gloo/\w+\.(cc|h):\d+\]")
+_REFUSALS = frozenset({"ValueError", "TypeError", "AssertionError", "NotImplementedError"})  # of torch's own checks
+_UNPACK = frozenset({"_tensor_to_object", "load", "loads"})
 _OF_MODULES = re.compile(r"/torch/distributed/(pipelining|fsdp|_composable|tensor|optim|algorithms|elastic|rpc)/")
 ABORTS = frozenset({-signal.SIGABRT, 128 + signal.SIGABRT})
 ENDED_BY_LAUNCHER = frozenset({-signal.SIGTERM, 128 + signal.SIGTERM})
@@ -195,16 +197,22 @@ def failed_in_torch(view: RankView) -> bool:
     """The error that ended it was raised where torch.distributed communicates, or by what it made of the data.
 
     Its packages that run the user's modules (pipelines, FSDP, tensors) raise the user's own errors too: there it must
-    have been in a collective. Arguments that gloo refuses are the rank's own.
+    have been in a collective. Arguments that torch or gloo refuses are the rank's own.
     """
     error = view.exception
-    if error is None or not error.fatal or _OF_ITS_ARGUMENTS.search(error.message):
+    if error is None or not error.fatal or _refuses_its_arguments(error):
         return False
     frames = error.frames
     inside = frames[0].file if frames else ""
     if "/distributed/" not in inside or origin(inside) != "torch":
         return False
     return not _OF_MODULES.search(inside) or activity(ThreadStack(0, "", frames, main=True)).in_collective
+
+
+def _refuses_its_arguments(error: ExceptionFacts) -> bool:
+    """Before anything was sent. Of objects that came from another rank what they were made of may be at fault."""
+    unpacks = any(frame.function in _UNPACK for frame in error.frames[:2])
+    return bool(_OF_ITS_ARGUMENTS.search(error.message)) or (error.type in _REFUSALS and not unpacks)
 
 
 def told(view: RankView, end: Ending) -> str:

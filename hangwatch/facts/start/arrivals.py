@@ -84,18 +84,43 @@ class Arrivals:
         return tuple(each for each in self.case.snapshot.launchers if main_thread_of(each.stacks) is not None)
 
     @cached_property
-    def pauses(self) -> tuple[ProcessEvidence, ...]:
-        """Commands such as `sleep 60`, run by the script that has started ranks: it goes on after them."""
+    def commands(self) -> tuple[ProcessEvidence, ...]:
+        """What the script that has started ranks runs beside them, such as a copy: it may go on after it.
+
+        A launcher in Python tells by its stack what it waits for. A sleep without an end keeps a script alive, and no
+        more.
+        """
         scripts = {view.evidence.process.parent for view in self.case if view.evidence.process is not None}
-        scripts &= {each.facts.pid for each in self.case.snapshot.launchers}
-        beside = (each for each in self.case.snapshot.others if each.facts.parent in scripts)
+        scripts &= {each.facts.pid for each in self.case.snapshot.launchers if each not in self.launchers}
+        beside = (each for each in self.case.snapshot.others if each.facts.parent in scripts and each.role == "job")
         longest = LATE * self.case.snapshot.start_patience_s
-        return tuple(each for each in beside if not each.stacks and (each.facts.sleeps_s or longest) < longest)
+        return tuple(each for each in beside if each.facts.state not in "XZ" and (each.facts.sleeps_s or 0.0) < longest)
 
     @property
     def still_starting(self) -> bool:
-        """Some launcher is busy with its own code, or pauses in it: it may start more ranks."""
-        return bool(self.pauses) or any(not _waits_for_children(each) for each in self.launchers)
+        """Some launcher is busy with its own code, or with a command that is no rank: it may start more ranks."""
+        busy = any(not self._waits_for_ranks(each) for each in self.launchers)
+        return busy or bool(self.commands) or self._just_started
+
+    @cached_property
+    def _just_started(self) -> bool:
+        """A launcher has a child of which nothing else is known: it was started while the evidence was taken."""
+        snapshot = self.case.snapshot
+        known = self._ranks_and_launchers | {each.facts.pid for each in snapshot.others}
+        return any(not known.issuperset(each.facts.children) for each in snapshot.launchers)
+
+    @cached_property
+    def _ranks_and_launchers(self) -> set[int | None]:
+        """The pids of ranks, of what was started as one, and of what started them."""
+        snapshot = self.case.snapshot
+        started = {each.pid for each in snapshot.launched} | {each.facts.pid for each in snapshot.launchers}
+        parents = {view.evidence.process.parent for view in self.case if view.evidence.process is not None}
+        return {view.pid for view in self.case} | started | parents
+
+    def _waits_for_ranks(self, launcher: ProcessEvidence) -> bool:
+        """It stands in the wait for a child, and that is no command such as a copy of data."""
+        child = launcher.facts.waits_for
+        return _waits_for_children(launcher) and (child is None or child in self._ranks_and_launchers)
 
     @property
     def no_other_rank_can_join(self) -> bool:

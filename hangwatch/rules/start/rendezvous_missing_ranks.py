@@ -41,8 +41,8 @@ def _how_many(case: Case, arrivals: Arrivals) -> str:
     have = words.verb(len(arrivals.absent), "has", "have")
     if arrivals.newcomers:
         return f"{have} not come yet: {of} {words.verb(came, 'has said its number', 'have said their numbers')}"
-    if arrivals.pauses:
-        return f"{have} not come yet: {of} {words.verb(came, 'was', 'were')} started, and their launcher pauses"
+    if arrivals.commands:
+        return f"{have} not come yet: {of} {words.verb(came, 'was', 'were')} started, and their launcher runs a command"
     return f"never came: {of} {words.verb(came, 'was', 'were')} started{_by_whom(case)}"
 
 
@@ -66,8 +66,8 @@ def _missing_evidence(case: Case, arrivals: Arrivals, longest: float) -> Iterabl
     for each in arrivals.newcomers[: words.SHOWN]:
         above = f", started by rank {each.rank}," if each.rank is not None else ""
         yield f"pid {each.facts.pid}{above} is no rank yet and may become one"
-    for each in arrivals.pauses[: words.SHOWN]:
-        yield f"pid {each.facts.pid} (`{each.facts.command}`) of their launcher sleeps for a time"
+    for each in arrivals.commands[: words.SHOWN]:
+        yield f"their launcher may start more ranks after pid {each.facts.pid} (`{words.command(each.facts.command)}`)"
     if arrivals.no_other_rank_can_join:
         addr, port = address(arrivals.waiting[0])
         yield f"all ranks must be of this machine ({addr}:{port}), and their launcher only waits for their end"

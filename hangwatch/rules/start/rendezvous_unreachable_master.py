@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.start.arrivals import Arrivals, address
+from hangwatch.facts.start.arrivals import LATE, Arrivals, address
 from hangwatch.facts.start.connections import is_lost
 from hangwatch.model import Certainty, Culprit, Status
 from hangwatch.ranks.view import RankView
@@ -153,8 +153,17 @@ def _no_listener(case: Case, arrivals: Arrivals, lost: list[RankView]) -> Findin
             f"{case.name(ranks)} {words.verb(len(ranks), 'has', 'have')} no connection to {place}",
             *_name_evidence(case, lost),
         ),
-        status=Status.HUNG if arrivals.no_other_rank_can_join or case.stalled(ranks) else Status.WAITING,
+        status=_status(case, arrivals, ranks),
     )
+
+
+def _status(case: Case, arrivals: Arrivals, ranks: list[int]) -> Status:
+    """Their launcher may be about to start rank 0."""
+    if arrivals.no_other_rank_can_join:
+        return Status.HUNG
+    longest = max(arrivals.waited(view) for view in case.views(ranks))
+    starting = arrivals.still_starting and longest < LATE * case.snapshot.start_patience_s
+    return Status.HUNG if case.stalled(ranks) and not starting else Status.WAITING
 
 
 def _no_way(case: Case, arrivals: Arrivals, lost: list[RankView]) -> Finding | None:

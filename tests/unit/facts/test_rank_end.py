@@ -151,6 +151,22 @@ def test_arguments_that_gloo_refuses_are_the_ranks_own(message: str, inside: boo
     assert failed_in_torch(failed) is inside
 
 
+@pytest.mark.parametrize(
+    ("error", "function", "inside"),
+    [
+        ("ValueError", "get_group_rank", False),
+        ("TypeError", "_check_single_tensor", False),
+        ("RuntimeError", "all_reduce", True),
+        ("ValueError", "_tensor_to_object", True),  # another rank may have sent something else
+    ],
+)
+def test_arguments_that_torch_refuses_are_the_ranks_own(error: str, function: str, inside: bool) -> None:
+    """GIVEN `dst=` with the number of a rank that is not in the group THEN no other rank led to it."""
+    frames = (Frame(f"{TORCH}/distributed/distributed_c10d.py", 983, function), Frame(SCRIPT, 34, "main"))
+    failed = raised(ExceptionFacts(error, "Global rank 1 is not part of group <...>", frames))
+    assert failed_in_torch(failed) is inside
+
+
 MISSING = "wait timeout after 30000ms, keys: /data/statistics"
 
 

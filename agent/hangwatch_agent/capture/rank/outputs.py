@@ -6,7 +6,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hangwatch.ranks.last_words import word_of
@@ -20,6 +20,8 @@ LONGEST_LINE = 500
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_OURS = re.compile(r"hangwatch: ")
+_OUR_REPORT = re.compile(r"hangwatch: [A-Z]{4,}\b")  # its lines follow, all of them indented
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
@@ -77,7 +79,7 @@ def tail(path: Path, lines: int = LINES) -> str:
 
     Lines further up that tell of an end come first: ranks share a log, and tracebacks of all of them follow the line
     of the backend that ended the first. Only the last 64 kB are read, progress bars are reduced to their last state,
-    and secrets are redacted.
+    and secrets are redacted. What hangwatch itself wrote there, perhaps of an earlier attempt, is no word of a rank.
     """
     try:
         with path.open("rb") as file:
@@ -86,9 +88,17 @@ def tail(path: Path, lines: int = LINES) -> str:
             text = file.read(TAIL_BYTES).decode("utf-8", "replace")
     except (OSError, ValueError):
         return ""
-    shown = [line for each in text.split("\n") if (line := _shown(each)).strip()]
+    shown = [*_without_ours(line for each in text.split("\n") if (line := _shown(each)).strip())]
     earlier = [line for line in shown[:-lines] if word_of(line) is not None][:MOST_TELLING]
     return redact_text("\n".join([*earlier, *shown[-lines:]]))
+
+
+def _without_ours(lines: Iterable[str]) -> Iterator[str]:
+    report = False
+    for line in lines:
+        report = bool(_OUR_REPORT.match(line)) or (report and line.startswith("  "))
+        if not (report or _OURS.match(line)):
+            yield line
 
 
 def _shown(line: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hangwatch.model import Phase, ProcessEvidence, Progress, Stage
+from hangwatch.model import Phase, ProcessEvidence, Progress, Stage, Status
 from tests.unit.job import (
     IN_CODE,
     IN_SPAWN_JOIN,
@@ -53,18 +53,36 @@ def test_a_launcher_that_still_does_something_may_start_more() -> None:
     ("facts", "pauses"),
     [
         ({"parent": 50, "sleeps_s": 50.0}, True),
+        ({"parent": 50, "cpu_delta_s": 0.0}, True),  # a copy, perhaps
+        ({"parent": 50, "state": "Z"}, False),
         ({"parent": 50, "sleeps_s": 100_000.0}, False),  # it only keeps the script alive
-        ({"parent": 50}, False),
         ({"parent": 51, "sleeps_s": 50.0}, False),
     ],
 )
-def test_a_script_that_pauses_between_two_ranks_may_start_more(facts: dict[str, Any], *, pauses: bool) -> None:
+def test_a_script_that_runs_a_command_between_two_ranks_may_start_more(facts: dict[str, Any], *, pauses: bool) -> None:
     """GIVEN a shell that has started rank 0 WHEN it runs `sleep 50` before it starts the other one."""
     shell = launcher((), 50, command="bash launch.sh", system_call="wait4")
     one = starting(0, facts={"parent": 50})
     judgement = judge(one, world_size=2, launchers=(shell,), others=(other(60, "job", **facts),))
     assert told(judgement) == (("rendezvous-missing-ranks", "likely", "waiting") if pauses else NEVER_CAME)
     assert ("has not come yet" in judgement.verdict.summary) is pauses
+
+
+@pytest.mark.parametrize(("waits_for", "children", "proven"), [(100, (100,), True), (70, (100, 70), False)])
+def test_a_launcher_in_a_command_of_its_own_may_start_more_ranks_after_it(
+    waits_for: int, children: tuple[int, ...], proven: bool
+) -> None:
+    """GIVEN a program that starts rank 0 and copies data with `subprocess.run` before it starts the other one."""
+    parent = launcher(IN_WAIT, waits_for=waits_for, children=children)
+    judgement = judge(starting(0), world_size=2, launchers=(parent,))
+    assert told(judgement) == ("rendezvous-missing-ranks", "proven", "hung") or not proven
+    assert (judgement.status is Status.HUNG) is proven
+
+
+def test_a_child_that_was_started_a_moment_ago_may_be_the_missing_rank() -> None:
+    """GIVEN a launcher that waits for rank 0 already, and a child of it that no list of processes knows yet."""
+    parent = launcher(IN_WAIT, waits_for=100, children=(100, 101))
+    assert judge(starting(0), world_size=2, launchers=(parent,)).status is Status.WAITING
 
 
 def test_a_master_elsewhere_leaves_room_for_other_machines() -> None:

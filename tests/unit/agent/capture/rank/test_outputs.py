@@ -88,6 +88,15 @@ def test_a_line_that_tells_of_an_end_is_kept_though_many_follow(tmp_path: Path) 
     assert outputs.tail(log, lines=2).split("\n") == [abort, "line 48", "line 49"]
 
 
+def test_what_hangwatch_wrote_of_an_earlier_attempt_is_no_word_of_the_rank(tmp_path: Path) -> None:
+    ours = "hangwatch: FAILED, 0.6 s after the last step\n\n  Rank 2 raised RuntimeError: CUDA error: bad (a.py:4)."
+    log = tmp_path / "log"
+    log.write_text(
+        f"step 7\n{ours}\n\n  who     rank 2\nhangwatch: watches the job again\nterminate called\n  what():  x\n"
+    )
+    assert outputs.tail(log) == "step 7\nterminate called\n  what():  x"
+
+
 @pytest.mark.parametrize(("target", "kind"), [("/dev/null", "/dev/null"), ("fifo", "a pipe"), ("err.log", "")])
 def test_what_cannot_be_read_is_named(tmp_path: Path, target: str, kind: str) -> None:
     folder = process(tmp_path / "proc", 5)
