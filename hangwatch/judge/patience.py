@@ -260,7 +260,7 @@ def _held(view: RankView, awaited: bool, ports: Container[str]) -> str:
         return _held_by_workers(feeding, awaited)
     if process.state == "D":
         return "" if _slow_stage(view.now) else "is in uninterruptible sleep (state D)"
-    if not view.steady or gives_up_after(view):
+    if not view.steady or process.has_alarm or gives_up_after(view):
         return ""
     if awaited and waits_for_key(view, ports):
         return "waits for a key of a store while no rank does anything else but wait"

@@ -78,6 +78,7 @@ class ProcessFacts:
     waits_for: int | None = None  # the child that its main thread waits for (wait4, waitid); None for any or no child
     sleeps_s: float | None = None  # for how long its main thread will go on sleeping (nanosleep)
     times_out_s: float | None = None  # in how long, at most, the call in which its main thread waits gives up by itself
+    has_alarm: bool = False  # it handles SIGALRM, which may take it out of any wait
     private_wait: bool = False  # the main thread waits, without a timeout, for what only its own threads can give
     received_bytes: int | None = None  # over the TCP connection that its main thread waits on, since that was made
     received_delta_bytes: int | None = None  # of these, between the two samples: it waits for more of what comes

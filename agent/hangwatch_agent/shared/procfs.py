@@ -125,6 +125,14 @@ def _exit_code(values: list[str]) -> int | None:
     return exit_code_of(int(values[49]))
 
 
+def handles(number: int, pid: int, proc: Path = PROC) -> bool:
+    """Whether a process has a handler of its own for that signal. Raises OSError and ValueError."""
+    for line in read_text(proc / str(pid) / "status").splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    raise ValueError("no SigCgt")
+
+
 def exit_code_of(status: int) -> int:
     """The exit code of a wait status, negative for a signal."""
     return os.waitstatus_to_exitcode(status)

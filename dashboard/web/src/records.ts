@@ -710,6 +710,7 @@ export interface ProcessFacts {
   waits_for: number | null;
   sleeps_s: number | null;
   times_out_s: number | null;
+  has_alarm: boolean;
   private_wait: boolean;
   received_bytes: number | null;
   received_delta_bytes: number | null;

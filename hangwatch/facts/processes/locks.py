@@ -54,7 +54,10 @@ class LockWait:
     @property
     def in_kernel(self) -> bool:
         """The kernel keeps it waiting, without a timeout, until the lock is free."""
-        return not self.lock.inferred and self.facts is not None and self.facts.system_call in KERNEL_CALLS
+        facts = self.facts
+        return (
+            not self.lock.inferred and facts is not None and facts.system_call in KERNEL_CALLS and not facts.has_alarm
+        )
 
     @property
     def owner(self) -> LockOwner | None:

@@ -448,6 +448,13 @@ def test_a_program_beside_the_job_lets_go_of_its_lock_in_its_own_time(role: str,
     assert (0 in held(found)) is (times is None)
 
 
+def test_an_alarm_may_end_a_wait() -> None:
+    """GIVEN a program that handles SIGALRM, as one does to give up on a lock after a time."""
+    for has_alarm in (False, True):
+        waits = stands(system_call="flock", blocked_on=FILE, has_alarm=has_alarm)
+        assert (0 in held(snapshot(waits, WAITING))) is not has_alarm
+
+
 def test_a_thread_at_its_task_may_set_the_key_for_which_other_ranks_wait() -> None:
     """A rank that waits in a collective has a thread of its own that will come to its end."""
     getter = stands(system_call="recvfrom", blocked_on=OpenFile(9, "socket 10.0.0.1:1 -> 10.0.0.2:29500"))

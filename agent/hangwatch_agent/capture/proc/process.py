@@ -7,6 +7,7 @@ ends while it is read) are named in `ProcessFacts.unreadable` with the reason.
 from __future__ import annotations
 
 import dataclasses
+import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -144,6 +145,7 @@ class _Look:
                 times_out_s=self._try("timeout", lambda: system_calls.times_out_after(call, pid, proc))
                 if call
                 else None,
+                has_alarm=bool(self._try("signals", lambda: procfs.handles(signal.SIGALRM, pid, proc))),
                 private_wait=waits,
                 deadlocked=waits and self._all_wait(),
                 descriptors=self._try("descriptors", lambda: descriptors.count(pid, proc)),

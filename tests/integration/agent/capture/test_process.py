@@ -306,6 +306,13 @@ def test_a_wait_with_a_timeout_tells_in_how_long_it_gives_up(script: Script, mad
         assert 30 < (facts.times_out_s or 0) <= 70
 
 
+@pytest.mark.parametrize("handled", [True, False])
+def test_an_alarm_may_take_a_process_out_of_its_wait(script: Script, handled: bool) -> None:
+    handler = "signal.signal(signal.SIGALRM, lambda *given: None)" if handled else "0"
+    process = script(f"import signal, time; {handler}; print('ready', flush=True); time.sleep(100)")
+    assert until(process.pid, lambda facts: "sleep" in (facts.system_call or "")).has_alarm is handled
+
+
 def test_the_child_that_a_launcher_waits_for(script: Script) -> None:
     process = script(
         """

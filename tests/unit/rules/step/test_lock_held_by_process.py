@@ -167,6 +167,14 @@ def test_a_rank_holds_it_across_a_collective() -> None:
     assert "let go of the lock before the collective" in verdict.fix
 
 
+def test_a_wait_that_an_alarm_may_end_is_no_proof() -> None:
+    stuck = waits(1, lock(of_rank(0)), world_size=3, still_s=4.0)
+    assert stuck.process is not None
+    stuck = replace(stuck, process=replace(stuck.process, has_alarm=True))
+    judgement = judge(barred(0, world_size=3, still_s=4.0), stuck, barred(2, world_size=3, still_s=4.0))
+    assert told(judgement) == (CAUSE, "likely", "waiting")
+
+
 def test_a_rank_that_waits_for_what_it_has_itself_is_no_circle_of_two() -> None:
     """A flock belongs to an open file, of which the process has two: the thread that has the other may let go of it."""
     pid = waits(0, lock()).pid
