@@ -20,6 +20,7 @@ from hangwatch.ranks.view import RankView
 SAME_UPDATES = 2  # recorded steps, by whose begin all ranks had made the same number of optimizer steps
 UPDATES = 10  # optimizer steps in which a pace shows
 OTHER_PACE = 1.25  # times as many forwards: what is under way and the first turns differ by one or two
+STOPPED = 4  # times as many forwards as for one optimizer step on average: it makes none any more
 BEHIND = 2  # optimizer steps that a rank lacks at least: for one, it may as well have left that step out alone
 
 
@@ -77,6 +78,8 @@ def other_pace(case: Case) -> OtherPace | None:
     forwards = {view.rank: view.step.step + 1 for view in case if view.step.step is not None}
     if max(updates) - min(updates) > 1 or min(updates) < UPDATES or len(forwards) < len(case.ranks):
         return None
+    if any(_updates_no_more(view) for view in case):
+        return None  # until then its pace may have been that of the others
     usual = sorted(forwards.values())[len(forwards) // 2]
     odd = tuple(rank for rank, made in forwards.items() if max(made, usual) >= OTHER_PACE * min(made, usual))
     others = tuple(rank for rank in forwards if rank not in odd)
@@ -84,6 +87,16 @@ def other_pace(case: Case) -> OtherPace | None:
     if not odd or not alike or 2 * len(odd) >= len(forwards) or len({forwards[rank] > usual for rank in odd}) > 1:
         return None
     return OtherPace(odd, others, min(updates), forwards)
+
+
+def _updates_no_more(view: RankView) -> bool:
+    """It made no optimizer step in many times as many forwards as it took for one on average."""
+    made, since = _by_step(view), 0
+    for step in sorted(made, reverse=True):
+        if made[step] < _made(view):
+            break
+        since += 1
+    return view.step.step is not None and since * _made(view) > STOPPED * (view.step.step + 1)
 
 
 def _all_count_forwards(case: Case) -> bool:
