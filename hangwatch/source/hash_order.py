@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from hangwatch.model import Frame, Hashed
 from hangwatch.source.loops import loops_around
-from hangwatch.source.syntax import Function, called, scope_of, within
+from hangwatch.source.syntax import IMPORTED, Function, called, scope_of, within
 
 _SETS = frozenset({"set", "frozenset"})
 _STILL_SETS = frozenset({"union", "intersection", "difference", "symmetric_difference", "copy"})
@@ -83,6 +83,8 @@ def _asked(scope: ast.AST, frame: Frame, tree: ast.Module) -> Hashed | None:
 
 
 def _hashed(frame: Frame, function: str, call: ast.Call) -> Hashed:
+    if call.lineno >= IMPORTED:
+        return Hashed(frame, ast.unparse(call))
     return Hashed(Frame(frame.file, call.lineno, function), ast.unparse(call))
 
 

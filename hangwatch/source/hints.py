@@ -14,6 +14,7 @@ from hangwatch.model import Bypass, Frame, Hashed, LoopFacts, ThreadStack
 from hangwatch.source.entered import entered, entering
 from hangwatch.source.guards import guard_around
 from hangwatch.source.hash_order import by_hash
+from hangwatch.source.imports import with_imports
 from hangwatch.source.loops import loop_around, loops_around, turns
 from hangwatch.source.skip_paths import ways_past
 from hangwatch.source.syntax import holds, parsed, scope_of, within
@@ -32,7 +33,7 @@ def annotated(stack: ThreadStack, source_of: Callable[[str], str | None]) -> Thr
     `source_of` gives the text of a file, or None; it should remember what it has read, since ranks share their files.
     """
     own = tuple(frame for frame in stack.frames if not frame.native and origin(frame.file) == "user")
-    sources = tuple(source_of(frame.file) for frame in own)
+    sources = _texts(own, source_of)
     if not any(sources):
         return stack
     nothing: dict[str, Any] = {}
@@ -40,6 +41,11 @@ def annotated(stack: ThreadStack, source_of: Callable[[str], str | None]) -> Thr
     if told.get("in_loop") is False and _loops_in_packages(stack.frames, source_of):
         told = {**told, "in_loop": True}
     return replace(stack, **told)
+
+
+def _texts(frames: tuple[Frame, ...], source_of: Callable[[str], str | None]) -> tuple[str | None, ...]:
+    """The texts of the user's files in which these frames stand, each with what it imports from files of theirs."""
+    return tuple(with_imports(frame.file, source_of) for frame in frames)
 
 
 def _read(read: Callable[[], T], unknown: T) -> T:
@@ -72,7 +78,7 @@ def ways_past_call(
 
     `hooks` is how many of them a package has called (see `hooks_of`), None where no package stands between them.
     """
-    return _read(lambda: _ways_past(frames, tuple(source_of(frame.file) for frame in frames), hooks), ())
+    return _read(lambda: _ways_past(frames, _texts(frames, source_of), hooks), ())
 
 
 @lru_cache(maxsize=256)
@@ -82,7 +88,7 @@ def _ways_past(frames: tuple[Frame, ...], sources: tuple[str | None, ...], hooks
 
 def follows_from_a_hash(frames: tuple[Frame, ...], source_of: Callable[[str], str | None]) -> Hashed | None:
     """What decides by a hash on the way to a call to which the user's `frames` lead, innermost first."""
-    return _read(lambda: _by_hash(frames, tuple(source_of(frame.file) for frame in frames)), None)
+    return _read(lambda: _by_hash(frames, _texts(frames, source_of)), None)
 
 
 @lru_cache(maxsize=256)
@@ -97,7 +103,7 @@ def inner_loop(
 
     That may be one of a package, which has called these frames from there (`below`).
     """
-    loop = _read(lambda: _inner_loop(frames, tuple(source_of(frame.file) for frame in frames)), None)
+    loop = _read(lambda: _inner_loop(frames, _texts(frames, source_of)), None)
     if loop is not None and below is not None:
         return replace(loop, outer=(*loop.outer, below), outer_leaves=(*loop.outer_leaves, ()))
     return loop if loop is not None and loop.outer else None

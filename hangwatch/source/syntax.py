@@ -15,6 +15,7 @@ FILES = frozenset(
     {"exists", "isfile", "isdir", "is_file", "is_dir", "getmtime", "getsize", "stat", "listdir", "iterdir", "glob"}
 )  # what a node finds on its disk, at that moment
 ENDS_PROCESS = frozenset({"exit", "_exit", "abort", "quit"})
+IMPORTED = 100_000  # the line from which on a module holds what it imports from other files of the user's
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
