@@ -19,6 +19,7 @@ from hangwatch.facts.processes.child import (
     Child,
     idle_children,
     own_children,
+    stands_in_subprocess,
     thread_of_parent,
     waits_for_children,
 )
@@ -96,15 +97,20 @@ def _by_its_threads(view: RankView) -> bool:
 
     Not where these wait for what the main one has: that is a deadlock.
     """
-    waits = (view.now.doing is Doing.LOCK or view.sleeps_privately) and own_locks(view) is None
-    return waits and _has_tasks(view)
+    waits = view.now.doing in (Doing.LOCK, Doing.JOIN_CHILD) or view.sleeps_privately
+    return waits and own_locks(view) is None and _has_tasks(view)
 
 
 def _has_tasks(view: RankView) -> bool:
-    """A thread beside the main one runs the program's code, and will come to its end."""
+    """A thread beside the main one runs the program's code, and will come to its end, or waits for a command.
+
+    One that takes task after task does not end, but its command does.
+    """
     pairs = zip(view.threads, view.evidence.stacks, strict=True)
-    own = (thread for thread, stack in pairs if not stack.main and runs_users_code(stack))
-    return any(thread.doing in _TASKS and (thread.loop is None or thread.loop.bounded) for thread in own)
+    own = [(thread, stack) for thread, stack in pairs if not stack.main and runs_users_code(stack)]
+    at_task = any(thread.doing in _TASKS and (thread.loop is None or thread.loop.bounded) for thread, _ in own)
+    lives = any(not (child.dead or child.idle) for child in own_children(view))
+    return at_task or (lives and any(stands_in_subprocess(stack) for _, stack in own))
 
 
 def _by_another_process(view: RankView) -> bool:

@@ -189,7 +189,8 @@ def rank(
 
 
 def starting(number: int, stack: tuple[Frame, ...] = IN_STORE, **parts: Any) -> RankEvidence:
-    """A rank in init_process_group, connected to the store."""
+    """A rank in init_process_group, connected to the store; it has waited for some minutes there."""
+    parts = {"still_s": 150.0, "started_at": NOW - 300, **parts}
     facts = {"sockets": connected(), "system_call": "clock_nanosleep", **parts.pop("facts", {})}
     return rank(number, stack, phase=Phase.INIT, facts=facts, progress=Progress(), **parts)
 

@@ -21,6 +21,7 @@ from hangwatch.stacks.frames import name_of, user_frame
 CHILD_IDLE_CPU_S = 0.05  # of a process that waits; on a busy machine one that computes gets little
 CHILD_QUIET_IO = 64 << 10  # bytes between two samples; a child writes nothing for us
 _FORKED = re.compile(r"/(multiprocess(ing)?|billiard)/process\.py$")
+_OF_COMMANDS = re.compile(r"/subprocess\.py$")
 _OF_CHILDREN = re.compile(r"/(multiprocess(ing)?|billiard|concurrent/futures|joblib)/|/subprocess\.py$")
 WAIT_CALLS = frozenset({"wait4", "waitid"})
 _READS = frozenset({"read", "readv", "recvfrom", "recvmsg"})  # Python polls what it reads with a timeout
@@ -182,6 +183,11 @@ def waits_for_children(view: RankView) -> bool:
         return True
     pipe = process.blocked_on is not None and process.blocked_on.is_pipe
     return pipe or any(_OF_CHILDREN.search(frame.file) for frame in _inside(view))
+
+
+def stands_in_subprocess(stack: ThreadStack) -> bool:
+    """A thread waits for a command that it has started with `subprocess`."""
+    return any(_OF_COMMANDS.search(frame.file) for frame in stack.frames)
 
 
 def awaits_child(view: RankView, child: ProcessFacts) -> bool:

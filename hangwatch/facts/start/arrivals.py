@@ -18,6 +18,7 @@ from hangwatch.stacks.frames import main_thread_of, name_of
 # What a rank can have been in without ever having been a member; it goes on to its end from there.
 OUTSIDE = frozenset({Phase.START, Phase.INIT, Phase.FAILED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
 LATE = 10.0  # times the patience of the start: how long a living process may take to arrive
+BY_OTHERS = 4.0  # times the patience of the start for what other people, or other commands, start: nodes, single ranks
 _JOINS = frozenset({Doing.JOIN_CHILD, Doing.JOIN_THREADS})
 
 
@@ -121,6 +122,12 @@ class Arrivals:
         """It stands in the wait for a child, and that is no command such as a copy of data."""
         child = launcher.facts.waits_for
         return _waits_for_children(launcher) and (child is None or child in self._ranks_and_launchers)
+
+    @property
+    def patience_s(self) -> float:
+        """How long the others may take to come, once some ranks wait for them."""
+        times = LATE if self.still_starting or self.newcomers else 1.0 if self.case.snapshot.launchers else BY_OTHERS
+        return times * self.case.snapshot.start_patience_s
 
     @property
     def no_other_rank_can_join(self) -> bool:

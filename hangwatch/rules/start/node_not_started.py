@@ -6,12 +6,11 @@ import re
 
 from hangwatch import words
 from hangwatch.facts.case import Case
+from hangwatch.facts.start.arrivals import BY_OTHERS
 from hangwatch.facts.start.launch import Agent
 from hangwatch.model import Certainty, Status
 from hangwatch.ranks.processes import computed
 from hangwatch.rules.finding import Finding
-
-OTHER_NODES = 4.0  # times the patience of the start: nodes are started one by one, and by others
 
 
 def node_not_started(case: Case) -> Finding | None:
@@ -35,7 +34,7 @@ def node_not_started(case: Case) -> Finding | None:
         f"torchrun waits for more nodes: {joined} {words.verb(len(waiting), 'has', 'have')} come as far as is known"
         f" {here}, and no rank has been started for {words.duration(waited)}.",
         evidence=tuple(map(_rendezvous_evidence, waiting[: words.SHOWN])),
-        status=Status.HUNG if waited > OTHER_NODES * case.snapshot.start_patience_s and not works else Status.WAITING,
+        status=Status.HUNG if waited > BY_OTHERS * case.snapshot.start_patience_s and not works else Status.WAITING,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.start.arrivals import LATE, Arrivals, address, host_of, launcher_of
+from hangwatch.facts.start.arrivals import Arrivals, address, host_of, launcher_of
 from hangwatch.model import Certainty, Culprit, Status
 from hangwatch.rules.finding import Finding
 
@@ -18,7 +18,6 @@ def missing_ranks(case: Case) -> Finding | None:
     if not absent or not waiting or arrivals.late or arrivals.unborn:
         return None
     longest = max(arrivals.waited(view) for view in arrivals.waiting)
-    patience = case.snapshot.start_patience_s * (LATE if arrivals.still_starting or arrivals.newcomers else 1.0)
     closed = arrivals.no_other_rank_can_join
     return Finding(
         "rendezvous-missing-ranks",
@@ -29,7 +28,7 @@ def missing_ranks(case: Case) -> Finding | None:
         culprits=tuple(Culprit(rank, host=host_of(case)) for rank in absent[:64]),
         victims=tuple(waiting),
         evidence=tuple(_missing_evidence(case, arrivals, longest)),
-        status=Status.HUNG if closed or longest > patience else Status.WAITING,
+        status=Status.HUNG if closed or longest > arrivals.patience_s else Status.WAITING,
         dead="all ranks must be of this machine, and their launcher starts no more" if closed else "",
         held=tuple(waiting),
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.start.arrivals import LATE, Arrivals, address
+from hangwatch.facts.start.arrivals import Arrivals, address
 from hangwatch.facts.start.connections import is_lost
 from hangwatch.model import Certainty, Culprit, Status
 from hangwatch.ranks.view import RankView
@@ -162,8 +162,7 @@ def _status(case: Case, arrivals: Arrivals, ranks: list[int]) -> Status:
     if arrivals.no_other_rank_can_join:
         return Status.HUNG
     longest = max(arrivals.waited(view) for view in case.views(ranks))
-    starting = arrivals.still_starting and longest < LATE * case.snapshot.start_patience_s
-    return Status.HUNG if case.stalled(ranks) and not starting else Status.WAITING
+    return Status.HUNG if case.stalled(ranks) and longest > arrivals.patience_s else Status.WAITING
 
 
 def _no_way(case: Case, arrivals: Arrivals, lost: list[RankView]) -> Finding | None:

@@ -515,6 +515,19 @@ def test_a_rank_that_waits_for_tasks_of_its_own_threads_is_given_time(loop: Loop
     assert outside_waits(found).get(0) == (None if held_by else FROM_OUTSIDE)
 
 
+@pytest.mark.parametrize(("idle", "held_by"), [(False, ""), (True, "waits for a lock")])
+def test_a_thread_that_runs_a_command_is_at_a_task_though_its_loop_has_no_end(idle: bool, held_by: str) -> None:
+    endless = LoopFacts(Frame(SCRIPT, 5, "score"), endless=True)
+    thread = at_work(loop=endless).stacks[1]
+    inside = replace(
+        thread, frames=(*frames(("/usr/lib/python3.11/subprocess.py", 2108, "communicate")), *thread.frames)
+    )
+    child = ProcessEvidence("child", process(900, state="Z" if idle else "S", system_call="wait4"), rank=0)
+    waits = at_work()
+    busy = replace(waits, stacks=(*waits.stacks[:1], inside), children=(child,))
+    assert held(snapshot(replace(busy, earlier_stacks=busy.stacks), WAITING)).get(0, "") == held_by
+
+
 @pytest.mark.parametrize(
     ("sleeps_s", "bounded", "times"), [(8.0, True, WORKS_OFF), (8.0, False, FROM_OUTSIDE), (90.0, True, None)]
 )

@@ -68,6 +68,13 @@ def test_a_script_that_runs_a_command_between_two_ranks_may_start_more(facts: di
     assert ("has not come yet" in judgement.verdict.summary) is pauses
 
 
+def test_a_rank_that_a_person_started_by_hand_may_be_followed_by_others() -> None:
+    """GIVEN a command that is rank 0 itself, with no launcher, THEN another terminal may start rank 1 in a while."""
+    assert judge(starting(0, still_s=60.0), world_size=2).status is Status.WAITING
+    by_a_script = judge(starting(0, still_s=60.0), world_size=2, launchers=(launcher((), 50, command="bash x"),))
+    assert by_a_script.status is Status.HUNG
+
+
 @pytest.mark.parametrize(("waits_for", "children", "proven"), [(100, (100,), True), (70, (100, 70), False)])
 def test_a_launcher_in_a_command_of_its_own_may_start_more_ranks_after_it(
     waits_for: int, children: tuple[int, ...], proven: bool
