@@ -34,6 +34,7 @@ from hangwatch.rules.step.rank_local_decision import (
     decided_about_a_meeting,
     rank_local_decision,
 )
+from hangwatch.rules.step.rank_local_decision.at_a_mismatch import decided_at_a_mismatch
 from hangwatch.rules.step.rank_local_decision.by_a_trainer import (
     decided_by_a_trainer,
     led_by_a_switch,
@@ -139,6 +140,7 @@ HISTORIES: tuple[Rule, ...] = (
     alone_in_a_meeting,
     decided_about_a_meeting,
     went_by_a_meeting,
+    decided_at_a_mismatch,
 )
 
 # What ranks called: it ends jobs too, where messages meet that are none of each other's.

@@ -15,7 +15,7 @@ from hangwatch.model import Certainty, Frame
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import origin, user_frame
 
-from .witnesses import alone_at
+from .witnesses import alone_at, behind, call_on_every_rank
 
 RECORDED = 4  # calls of a rank that must be on record before its never having been at a place says anything
 
@@ -46,8 +46,9 @@ def _found(case: Case, left: list[int], stayed: list[int]) -> Finding | None:
         "rank-zero-only-collective",
         Certainty.LIKELY,
         f"{case.name(stayed, capital=True)} called a collective in {where.function}{words.at(where)}, which the other"
-        f" ranks never call: that call, or a later one, lacks a partner, and {case.name(left)}"
+        f" ranks never call{behind(guard)}; that call, or a later one, lacks a partner, and {case.name(left)}"
         f" {words.verb(len(left), 'has', 'have')} ended.",
+        fix=call_on_every_rank(guard),
         culprits=case.culprits(stayed, where if origin(where.file) == "user" else None),
         victims=(),
         step=case.ranks[stayed[0]].step,
