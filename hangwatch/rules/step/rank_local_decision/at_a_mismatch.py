@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from hangwatch import words
 from hangwatch.facts.call_site import Path, path
 from hangwatch.facts.calls.call_sites import sites_of
-from hangwatch.facts.calls.mismatches import Mismatch, as_they_parted, mispaired, shape
+from hangwatch.facts.calls.mismatches import MOST_PAIRED, Mismatch, all_alike, mispaired, shape
 from hangwatch.facts.calls.skip_paths import condition, every_so_many_turns, own_condition
 from hangwatch.facts.case import Case
 from hangwatch.model import Bypass, Certainty, Collective
-from hangwatch.ranks.sides import odd_of
+from hangwatch.ranks.sides import odd_of, spread
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.step.rank_local_decision.advice import advice
 from hangwatch.stacks.frames import user_frame
@@ -29,10 +29,10 @@ class _Decided:
 def decided_at_a_mismatch(case: Case) -> Finding | None:
     """Ranks parted in two calls at a condition, and are at one point of the program before it."""
     found = mispaired(case)
-    if found is None or as_they_parted(case, found).seq != found.seq or len(found.calls) < len(found.group.members):
+    if found is None or len(found.calls) < len(found.group.members):
         return None
     decided = _decided(case, found)
-    if decided is None:
+    if decided is None or not _alike_before(case, found, decided):
         return None
     made, without = (_called(case, found, ranks) for ranks in (decided.made, decided.without))
     odd = odd_of(decided.made, decided.without)
@@ -72,6 +72,13 @@ def _decided(case: Case, found: Mismatch) -> _Decided | None:
     by_counters = way.asks == "check" and every_so_many_turns(case, other)
     usual = all(sites_of(case).used(rank, found.calls[made[0]]) for rank in (made[0], without[0]))
     return _Decided(way, made, tuple(without)) if usual and not by_counters else None
+
+
+def _alike_before(case: Case, found: Mismatch, decided: _Decided) -> bool:
+    """All calls of that group before it came from the same lines on all ranks, as far as they are on record."""
+    asked = [*spread(decided.made), *spread(decided.without)]
+    numbers = range(max(found.seq - MOST_PAIRED, 1), found.seq)
+    return all(all_alike(calls.values()) for n in numbers if (calls := case.ledger.under(found.group.name, n, asked)))
 
 
 def _called(case: Case, found: Mismatch, ranks: tuple[int, ...]) -> str:
