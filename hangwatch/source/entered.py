@@ -15,20 +15,27 @@ def entered(frames: Sequence[tuple[Frame, ast.Module]]) -> tuple[str, ...]:
     """The names of what the `with` blocks around the user's `frames` hold, the innermost first: `self.lock`, `lock`."""
     found = (
         name
-        for frame, tree in frames
+        for number, (frame, tree) in enumerate(frames)
         for node in reversed(list(_withs(tree, frame.line)))
-        if holds(node.body, frame.line)
+        if holds(node.body, frame.line) and not (number == 0 and _on_one_line(node))
         for name in _names(node)
     )
     return tuple(dict.fromkeys(found))[:_NAMES_TOLD]
 
 
 def entering(frames: Sequence[tuple[Frame, ast.Module]]) -> tuple[str, ...]:
-    """The names in the head of the `with` statement at the innermost of them; none where that line is another one."""
+    """The names in the head of the `with` statement at the innermost of them; none where that line is another one.
+
+    One that is written on one line may be entered already: its body is short.
+    """
     for frame, tree in frames[:1]:
-        heads = [node for node in _withs(tree, frame.line) if not holds(node.body, frame.line)]
+        heads = [n for n in _withs(tree, frame.line) if not holds(n.body, frame.line) or _on_one_line(n)]
         return tuple(name for node in heads for name in _names(node))[:_NAMES_TOLD]
     return ()
+
+
+def _on_one_line(node: ast.With) -> bool:
+    return node.lineno == node.end_lineno
 
 
 def _withs(tree: ast.Module, line: int) -> Iterator[ast.With]:

@@ -22,6 +22,7 @@ SOURCE = ast.parse(
     def main():
         with run:
             record()
+        with lock: record()
     """)
 )
 
@@ -38,6 +39,8 @@ def at(*lines: int) -> list[tuple[Frame, ast.Module]]:
         ((4,), ("self.metrics_lock",), ()),
         ((3,), (), ("self.metrics_lock",)),
         ((11,), ("run",), ()),
+        ((12,), (), ("lock",)),
+        ((5, 12), ("self.metrics_lock", "lock"), ("state.weights_lock",)),
     ],
 )
 def test_the_blocks_around_a_line_and_the_one_that_begins_there(
