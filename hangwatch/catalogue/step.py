@@ -10,6 +10,11 @@ from .cause import Cause
 VOTE_AFTER_ERROR = "mend the error; let all ranks vote whether to skip a step before one of them does"
 # Where a loop of a rank's has another turn after an error.
 TRY_AGAIN_TOGETHER = "keep collectives out of what is tried again after an error, or let all ranks try again together"
+# A call in a function that remembers its results.
+OUT_OF_CACHES = (
+    "make no collective in a function whose results are remembered: it is left out where a rank has asked for the same"
+    " before"
+)
 # A call in `__del__`.
 OUT_OF_DESTRUCTORS = (
     "make no collective in __del__: it runs when the last reference goes, which may be another moment on each rank;"

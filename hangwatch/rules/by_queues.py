@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangwatch.catalogue import Cause, cause
+from hangwatch.catalogue.step import OUT_OF_CACHES
 from hangwatch.facts.call_site import path
 from hangwatch.facts.calls.queues import assessed
-from hangwatch.facts.calls.skip_paths import evidence_of, no_way_past, past_lines, skip_path, the_only
+from hangwatch.facts.calls.skip_paths import by_a_cache, evidence_of, no_way_past, past_lines, skip_path, the_only
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.processes.standstill import all_hosts_wait
 from hangwatch.model import Bypass, Certainty, Frame, Stage
@@ -40,7 +41,7 @@ def by_queues(case: Case) -> Finding | None:
         found.cause,
         found.certainty if not known or (found.certainty is Certainty.PROVEN and case.proven) else Certainty.LIKELY,
         f"{found.summary} That call was left out{passed}." if (passed := skip_path(ways)) else found.summary,
-        fix=found.fix,
+        fix=OUT_OF_CACHES if by_a_cache(ways) else found.fix,
         culprits=tuple(
             case.ranks[rank].culprit(the_only(ways) or _of_user(said.found, where)) for rank, where in culprits
         ),

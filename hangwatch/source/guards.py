@@ -22,6 +22,7 @@ _RANK = re.compile(
     re.IGNORECASE,
 )
 _RANK_ITSELF = re.compile(r"rank$|process_index$", re.IGNORECASE)
+_CACHES = frozenset({"lru_cache", "cache", "cached", "cached_property", "memoize"})
 _SIZE = re.compile(r"world_?size$|\bn(um)?_?(procs|ranks|gpus?)$", re.IGNORECASE)
 _OF_TORCH = {f"{module}.{asked}" for module in ("dist", "distributed") for asked in ("is_initialized", "is_available")}
 _TURNS_BACK = (ast.Return, ast.Continue, ast.Raise)
@@ -235,8 +236,16 @@ def _targets(node: ast.Assign) -> set[str]:
 
 def rank_decorators(scope: ast.AST) -> list[ast.expr]:
     """The decorators of a function that let only some ranks in, by their names: `@rank_zero_only`."""
-    decorators = scope.decorator_list if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef) else []
-    return [each for each in decorators if any(_RANK.search(name) for name in _names(each))]
+    return [each for each in _decorators(scope) if any(_RANK.search(name) for name in _names(each))]
+
+
+def caches(scope: ast.AST) -> list[ast.expr]:
+    """The decorators of a function that call it once for each of its arguments: `@functools.lru_cache`."""
+    return [each for each in _decorators(scope) if not _CACHES.isdisjoint(_names(each))]
+
+
+def _decorators(scope: ast.AST) -> list[ast.expr]:
+    return scope.decorator_list if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef) else []
 
 
 def alike_on_all(test: ast.AST) -> bool:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from hangwatch.model import Bypass, Frame
 from hangwatch.source.decisions import asks, counts
-from hangwatch.source.guards import alike_on_all, asked_first, has_call, rank_decorators
+from hangwatch.source.guards import alike_on_all, asked_first, caches, has_call, rank_decorators
 from hangwatch.source.loops import loops_around
 from hangwatch.source.swallowed import always_ends, catches_errors, suppresses
 from hangwatch.source.syntax import SCOPES, holds, scope_of, within
@@ -66,6 +66,10 @@ def ways_past(frames: Sequence[tuple[Frame, ast.Module]], hooks: int | None = No
         found += [
             _bypass(frame, _Way(each.lineno, f"@{ast.unparse(each)}", each), scope, tree, inner=level == 0)
             for each in rank_decorators(scope)
+        ]
+        found += [
+            Bypass(Frame(frame.file, each.lineno, frame.function), f"@{ast.unparse(each)}", level == 0, asks="value")
+            for each in caches(scope)
         ]
     return tuple(found)
 

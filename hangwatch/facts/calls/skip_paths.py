@@ -188,6 +188,11 @@ def past_some_call(way: Bypass) -> str:
     return f"by the source of the calls on record, only {_way(way)} leads past some of them"
 
 
+def by_a_cache(ways: tuple[Bypass, ...]) -> bool:
+    """Only functions that remember their results lead past the call."""
+    return bool(ways) and all(way.text.startswith("@") and way.asks == "value" for way in ways)
+
+
 def conditional(ways: tuple[Bypass, ...]) -> tuple[Bypass, ...]:
     """Those around the call itself that may come out unlike on the ranks."""
     return tuple(way for way in ways if way.inner and way.asks != "alike")

@@ -424,3 +424,17 @@ def test_a_check_of_the_rank_leads_past_the_call_however_far_out_it_stands() -> 
     assert (4, "if step % every or not is_main(): return", False) in found
     assert (6, "if blank(token): continue", False) in found
     assert not [way for way in found if way[0] == 2]  # what is no check of the rank says nothing of so many turns
+
+
+@pytest.mark.parametrize("cache", ["lru_cache(maxsize=None)", "cache", "functools.lru_cache", "cached_property"])
+def test_a_function_that_remembers_its_results_is_not_called_again(cache: str) -> None:
+    source = f"""
+    @{cache}
+    def scale(lang):
+        dist.all_reduce(t)  # here
+    for lang, x in batches:
+        scale(lang)  # here
+    """
+    assert ways(source) == [(1, f"@{cache}", True)]
+    (way,) = ways_past_call((Frame(FILE, 3, "scale"),), lambda file: textwrap.dedent(source).strip("\n"))
+    assert way.asks == "value"

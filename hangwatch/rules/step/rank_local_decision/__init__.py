@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.catalogue.step import OUT_OF_CACHES
 from hangwatch.facts.call_site import same
 from hangwatch.facts.calls.call_sites import sites_of
-from hangwatch.facts.calls.skip_paths import condition, conditions
+from hangwatch.facts.calls.skip_paths import by_a_cache, condition, conditions
 from hangwatch.facts.case import Case
 from hangwatch.facts.differences.counters import counts_apart
 from hangwatch.facts.differences.decisions import Disagreement, disagreement, of_every_step
@@ -68,7 +69,7 @@ def _finding(case: Case, found: Disagreement) -> Finding:
         "rank-local-decision",
         certainty,
         f"{conditions(found.ways)} {_came_out(found)}{when}: {made} called {found.name}, {without} did not.",
-        fix=advice(found.ways),
+        fix=OUT_OF_CACHES if by_a_cache(found.ways) else advice(found.ways),
         culprits=case.culprits(found.odd, one.where if one else None),
         victims=case.victims(found.odd),
         step=found.step,
@@ -82,6 +83,8 @@ def _came_out(found: Disagreement) -> str:
     """A condition on a counter comes out alike at the same count: not what it decides differs, but the count."""
     if found.ways and all(way.counts for way in found.ways):
         return f"asks for {what_differs(*found.ways)} that differs by rank"
+    if by_a_cache(found.ways):
+        return "answered some of the ranks by what it remembers"
     return "came out differently on the ranks"
 
 

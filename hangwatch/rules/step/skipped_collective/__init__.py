@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.catalogue.step import OUT_OF_CACHES
 from hangwatch.facts.calls.queues import assessed, departure_of
-from hangwatch.facts.calls.skip_paths import evidence_of, passed_at, past_any_call, past_some_call, skip_path, the_only
+from hangwatch.facts.calls.skip_paths import (
+    by_a_cache,
+    evidence_of,
+    passed_at,
+    past_any_call,
+    past_some_call,
+    skip_path,
+    the_only,
+)
 from hangwatch.facts.case import Case
 from hangwatch.facts.differences.parting import Left, Parting, counted, parting
 from hangwatch.facts.differences.unreduced import left_a_loop, reduced_elsewhere
@@ -36,6 +45,7 @@ def skipped_collective(case: Case) -> Finding | None:
         Certainty.LIKELY if _may_have_called_it(case, found) else case.weigh(found.witnesses),
         f"{case.name(found.all_who, capital=True)} {what} {found.when}{skip_path(found.ways)};"
         f" {_since_then(case, found)}.",
+        fix=OUT_OF_CACHES if by_a_cache(found.ways) else "",
         culprits=case.culprits(found.all_who, any_call.where if any_call is not None else the_only(found.ways)),
         step=found.step,
         evidence=(

@@ -61,6 +61,17 @@ def test_the_way_past_a_skipped_call_is_told_where_there_is_but_one(
     assert "probably" not in text or len([way for way in ways if way.asks != "alike"]) == 1
 
 
+def test_a_call_in_a_function_that_remembers_its_results_has_a_fix_of_its_own() -> None:
+    usual: list[Program] = [[Draw(0, batch), Call(line=12), Call(line=14)] for batch in range(12)]
+    odd: list[Program] = [*usual[:6], [Draw(0, 6), Call(line=14)], *usual[7:]]
+    programs = [[*(action for step in steps for action in step), LoopEnd(), *END] for steps in (usual, odd, usual)]
+    cache = Bypass(Frame(SCRIPT, 8, "scale"), "@lru_cache", asks="value")
+    sites = (CallSite((Frame(SCRIPT, 12, "main"),), (cache,)),)
+    verdict = diagnose(replace(World(programs).run().snapshot(), call_sites=sites)).verdict
+    assert [(who.rank, who.where and who.where.line) for who in verdict.culprits] == [(1, 8)]
+    assert verdict.fix.startswith("make no collective in a function whose results are remembered")
+
+
 GRID = {"tp": [(0, 1), (2, 3)], "dp": [(0, 2), (1, 3)]}
 FORWARD = (Call("all_reduce", line=18, group="tp"), Call("all_reduce", line=19, group="tp"))
 REDUCE = (Call("all_reduce", line=40, group="dp"), Call("all_reduce", line=40, group="dp"))
