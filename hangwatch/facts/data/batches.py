@@ -82,10 +82,10 @@ def _went_out_with_an_error(view: RankView) -> bool:
 
 
 def is_short(mine: Drawn, everyone: Iterable[Drawn]) -> bool:
-    """It ended with fewer than others drew, or left in the middle of a batch that others still work on."""
+    """It ended with fewer than others drew, or have to draw, or left amid a batch that others still work on."""
     if not mine.ended:
         return False
-    further = any(other.count > mine.count for other in everyone)
+    further = any(max(other.count, other.length) > mine.count for other in everyone if other.count >= mine.count)
     return further or (not mine.exhausted and any(not other.ended and other.count == mine.count for other in everyone))
 
 

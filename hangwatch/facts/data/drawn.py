@@ -9,11 +9,12 @@ from hangwatch.model import LoaderFacts
 
 @dataclass(frozen=True)
 class Drawn:
-    """What one rank drew in one epoch of the training loader."""
+    """What one rank drew in one epoch of the training loader; `length` is what that has, where more of it is left."""
 
     count: int
     ended: bool  # the loop over it has ended
     exhausted: bool  # because there was no more data
+    length: int = 0
     beside: bool = False  # of another loader, drawn from batch by batch with it
 
 
@@ -37,7 +38,9 @@ def drawn_by_epoch(loader: LoaderFacts, *, failed: bool = False, past: bool = Fa
         first + index: Drawn(count, True, known or all_of_it(loader, count))
         for index, (count, known) in enumerate(zip(finished, flags, strict=False))
     }
-    found[loader.epoch] = Drawn(loader.drawn, ended and (exhausted or not failed), exhausted)
+    ended = ended and (exhausted or not failed)
+    length = loader.length if has_data_left(loader) and not ended and not loader.resumed_at else None
+    found[loader.epoch] = Drawn(loader.drawn, ended, exhausted, length or 0)
     return {epoch: drawn for epoch, drawn in found.items() if epoch >= 0}
 
 
