@@ -9,8 +9,8 @@ from hangwatch.facts.data.drawn import Drawn, drawn_by_epoch
 from hangwatch.model import LoaderFacts
 
 
-def loader(length: int | None, drawn: int, **parts: int) -> LoaderFacts:
-    return LoaderFacts(0, length=length, epoch=0, drawn=drawn, **parts)
+def loader(length: int | None, drawn: int, resumed_at: int = 0) -> LoaderFacts:
+    return LoaderFacts(0, length, 0, drawn=drawn, resumed_at=resumed_at)
 
 
 @pytest.mark.parametrize(
