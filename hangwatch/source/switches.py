@@ -17,6 +17,7 @@ from typing import NamedTuple
 from hangwatch.model import Frame, Switch
 from hangwatch.source.decisions import Asks, asks
 from hangwatch.source.guards import answers_on_way
+from hangwatch.source.loops import loops_around
 from hangwatch.source.syntax import parsed, scope_of, within
 
 MOST = 64  # settings of one file
@@ -69,7 +70,25 @@ def _logged_in(file: str, tree: ast.Module | None, names: set[str]) -> Iterator[
         return
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
     for node in islice(filter(_logs, calls), MOST):
-        yield _one(file, LOG, node, scope_of(tree, node.lineno), tree)
+        scope = scope_of(tree, node.lineno)
+        found = _one(file, LOG, node, scope, tree)
+        loop = _names_it(scope, node)
+        if loop is not None and not found.condition:
+            found = found._replace(
+                condition=f"for {ast.unparse(loop.target)} in {ast.unparse(loop.iter)}", asks="value"
+            )
+        yield found
+
+
+def _names_it(scope: ast.AST, node: ast.Call) -> ast.For | None:
+    """The loop over what a rank has that gives what is logged its name: `for key in self.seen: self.log(key, 1)`."""
+    named = {part.id for part in ast.walk(node.args[0]) if isinstance(part, ast.Name)}
+    loops = (loop for loop in loops_around(scope, node.lineno) if isinstance(loop, ast.For))
+    for loop in loops:
+        given = {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
+        if named & given and not isinstance(loop.iter, ast.Tuple | ast.List | ast.Set | ast.Dict):
+            return loop
+    return None
 
 
 def _logs(node: ast.Call) -> bool:

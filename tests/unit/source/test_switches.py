@@ -104,6 +104,12 @@ RESULTS = "class Results:\n    def log(self, name, value):\n        self[name] =
         ("if (y == 1).any():\n        self.log('val/recall', r)", [("log", 3, "if (y == 1).any()", "check")]),
         ("if loss < 3.0:\n        pl_module.log_dict({'a': loss})", [("log", 3, "if loss < 3.0", "value")]),
         ("self.log('val/loss', loss)", [("log", 2, "", "alike")]),  # on every rank
+        (
+            "for k in sorted(self.seen):\n        self.log(f'val/{k}', y)",
+            [("log", 3, "for k in sorted(self.seen)", "value")],
+        ),
+        ("for k in ('a', 'b'):\n        self.log(k, y)", [("log", 3, "", "alike")]),  # the same names everywhere
+        ("for k in self.seen:\n        self.log('n', y)", [("log", 3, "", "alike")]),
         ("if loss < 3.0:\n        logger.log('below', loss)", []),  # it writes a line
         ("if loss < 3.0:\n        self.log(20, loss)", []),
     ],
