@@ -72,10 +72,11 @@ def _held_by(wait: LockWait) -> str:
 
 
 def _status(case: Case, waits: list[LockWait]) -> Status:
-    """A holder that works may let go of it; else patience decides."""
+    """A holder that works may let go of it; else patience decides, with a rank that holds it too."""
     if any(owner_works(case, each.owner) for each in waits):
         return Status.WAITING
-    return Status.HUNG if case.stalled({each.view.rank for each in waits}) else Status.WAITING
+    asked = {each.view.rank for each in waits} | {each.holder for each in waits if each.holder is not None}
+    return Status.HUNG if case.stalled(asked & case.ranks.keys()) else Status.WAITING
 
 
 def _culprits(case: Case, waits: list[LockWait], *, all_wait: bool) -> tuple[Culprit, ...]:

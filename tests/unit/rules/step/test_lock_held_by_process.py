@@ -96,6 +96,14 @@ def test_a_holder_that_works_may_let_go_of_it() -> None:
     assert told(judgement) == (CAUSE, "likely", "waiting")
 
 
+@pytest.mark.parametrize(("still_s", "status"), [(20.0, "waiting"), (40.0, "hung")])
+def test_the_patience_of_a_rank_that_holds_it_counts_as_well(still_s: float, status: str) -> None:
+    """GIVEN a holder that waits for its build, which is given longer, THEN those that wait are no sooner hung."""
+    holder = rank(0, IN_CODE, world_size=2, issued=3, completed=3, still_s=still_s)
+    judgement = judge(holder, waits(1, lock(of_rank(0)), world_size=2))
+    assert told(judgement)[0::2] == (CAUSE, status)
+
+
 def test_patience_before_it() -> None:
     judgement = judge(barred(0), waits(1, lock(), still_s=5.0))
     assert told(judgement) == (CAUSE, "likely", "waiting")
