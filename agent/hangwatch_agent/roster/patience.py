@@ -143,7 +143,9 @@ class Holds:
         if known is not None and known.moved_at != rank_state.moved_at:
             known = None
         seen_after_s = known.seen_after_s if known is not None and known.place == place else rank.still_s
-        wakes_after_s = max(_wakes_after_s(rank), known.wakes_after_s if known is not None else 0.0)
+        # Of one that sleeps again at the same place the first end was waited for: it is a loop.
+        again = known is not None and known.place == place and known.wakes_after_s
+        wakes_after_s = again or max(_wakes_after_s(rank), known.wakes_after_s if known is not None else 0.0)
         longer = max(longer, known.longer if known is not None and known.place == place else 1.0)
         limit_s = patience(rank_state, self._settings, growth)
         if most_s is not None:

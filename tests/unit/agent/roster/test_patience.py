@@ -200,6 +200,14 @@ def test_the_end_of_a_sleep_is_waited_for_and_a_moment_more_also_where_little_of
     assert holds.applied(rank_states)[1].held_patience_s == 149.0
 
 
+def test_one_sleep_after_another_at_one_place_is_waited_for_once() -> None:
+    """GIVEN a loop that tries for something every few seconds THEN the time at which it is reported does not slide."""
+    holds, rank_states = Holds(USUAL), (rank_state(0), rank_state(1))
+    for still_s in (100.0, 119.0, 139.0):
+        holds.noted(asleep(still_s, 40.0), rank_states)
+        assert holds.applied(rank_states)[1].held_patience_s == 145.0
+
+
 def test_a_sleep_of_hours_is_not_waited_for() -> None:
     holds, rank_states = Holds(USUAL), (rank_state(0), rank_state(1))
     holds.noted(asleep(91.0, 9_000.0), rank_states)
