@@ -359,9 +359,9 @@ class Watchdog:
         return self.judge(snapshot), snapshot
 
     def _compare(self, now: float) -> None:
-        readings = [each.reading for each in self.rank_states]
-        self.warnings.compare(readings, now)
-        for warning in self.health(readings):
+        self.warnings.compare([each.reading for each in self.rank_states], now)
+        living = [each.reading for each in self.rank_states if each.alive]  # the next job of a script has other plans
+        for warning in self.health(living):
             self.warnings.tell(warning)
 
     def _heed(self, warning: HealthWarning) -> None:

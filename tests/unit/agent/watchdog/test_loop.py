@@ -22,6 +22,7 @@ from hangwatch.model import (
     PhaseSpan,
     Progress,
     RankEvidence,
+    Reading,
     Snapshot,
     Stage,
     Status,
@@ -404,6 +405,22 @@ def test_a_fault_of_our_own_costs_one_poll_and_is_said_once(world: World, monkey
     assert said.count("hangwatch: a poll failed (KeyError: 'rank 7'); the watch goes on") == 1
     assert "rank 8" not in said
     assert "HUNG, proven" in said
+
+
+def test_plans_of_ranks_that_have_ended_are_compared_with_no_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GIVEN a script that starts one job after another THEN the second one may have another world size."""
+    asked: list[list[int | None]] = []
+
+    def health(readings: Sequence[Reading]) -> tuple[()]:
+        asked.append([each.identity.rank for each in readings])
+        return ()
+
+    monkeypatch.setattr(world.watchdog, "health", health)
+    first, second = pair()
+    world.look(11.0, replace(first, state="X"), second)
+    assert asked == [[1]]
 
 
 def test_a_comparison_that_fails_does_not_stop_the_look(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
