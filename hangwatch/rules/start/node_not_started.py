@@ -12,6 +12,8 @@ from hangwatch.model import Certainty, Status
 from hangwatch.ranks.processes import computed
 from hangwatch.rules.finding import Finding
 
+_ONE_ENDPOINT = "give every torchrun the same --master-addr and --master-port, or the same --rdzv-endpoint"
+
 
 def node_not_started(case: Case) -> Finding | None:
     """torchrun waits for other nodes, and has started no rank."""
@@ -28,14 +30,27 @@ def node_not_started(case: Case) -> Finding | None:
     since = min(each.started_at or case.snapshot.taken_at for each in launchers)
     waited = case.snapshot.taken_at - since
     here = "on this machine" if hosts == 1 else f"on {hosts} machines"
+    apart = _apart(waiting)
+    patience_s = (1.0 if apart else BY_OTHERS) * case.snapshot.start_patience_s
+    told = (
+        f"{joined} have come, and they wait for each other at different endpoints: {words.listed(apart)}"
+        if apart
+        else f"{joined} {words.verb(len(waiting), 'has', 'have')} come as far as is known {here}"
+    )
     return Finding(
         "node-not-started",
         Certainty.LIKELY,
-        f"torchrun waits for more nodes: {joined} {words.verb(len(waiting), 'has', 'have')} come as far as is known"
-        f" {here}, and no rank has been started for {words.duration(waited)}.",
+        f"torchrun waits for more nodes: {told}, and no rank has been started for {words.duration(waited)}.",
+        fix=_ONE_ENDPOINT if apart else "",
         evidence=tuple(map(_rendezvous_evidence, waiting[: words.SHOWN])),
-        status=Status.HUNG if waited > BY_OTHERS * case.snapshot.start_patience_s and not works else Status.WAITING,
+        status=Status.HUNG if waited > patience_s and not works else Status.WAITING,
     )
+
+
+def _apart(waiting: list[Agent]) -> list[str]:
+    """Where the launchers wait, if at several ports. One machine may have several names."""
+    found = {each.endpoint.rpartition(":")[2]: each.endpoint for each in waiting if ":" in each.endpoint}
+    return list(found.values())[: words.SHOWN] if len(found) > 1 else []
 
 
 def _nodes(agent: Agent) -> int:

@@ -32,6 +32,16 @@ def test_it_has_patience_with_nodes() -> None:
     assert told(judge(launchers=(waiting,))) == ("node-not-started", "likely", "waiting")
 
 
+@pytest.mark.parametrize(("endpoint", "apart"), [("10.0.0.1:29400", False), ("node-a:29401", True)])
+def test_launchers_that_look_for_each_other_at_several_ports_never_meet(endpoint: str, apart: bool) -> None:
+    other = TORCHRUN.replace("node-a:29400", endpoint)
+    waiting = [launcher(IN_NEXT_RENDEZVOUS, n, command=c, started_at=NOW - 60) for n, c in ((8, TORCHRUN), (9, other))]
+    judgement = judge(launchers=tuple(waiting))
+    assert told(judgement) == ("node-not-started", "likely", "hung" if apart else "waiting")
+    assert ("at different endpoints: node-a:29400 and node-a:29401" in judgement.verdict.summary) is apart
+    assert ("the same --master-addr" in judgement.verdict.fix) is apart
+
+
 @pytest.mark.parametrize("command", ["torchrun --standalone --nproc-per-node=2 train.py", "torchrun --nnodes=1:2 t.py"])
 def test_one_node_is_enough_for_itself(command: str) -> None:
     waiting = launcher(IN_NEXT_RENDEZVOUS, command=command, started_at=NOW - 150)
