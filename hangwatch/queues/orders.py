@@ -20,7 +20,7 @@ from .finding import Finding, alone_cause, victims, wait_edges
 from .follow import Chain
 from .history import Histories
 from .matching import shape
-from .model import Call, Queues
+from .model import Call, Communicator, Queues
 from .names import at, named, ranks
 from .readings import AS_OTHERS, ENOUGH, Kind, regular
 
@@ -43,19 +43,47 @@ def parted(queues: Queues, chain: Chain, histories: Histories) -> Finding | None
     return _left_most(chain, histories, concerned, compared)
 
 
+def missed(queues: Queues, chain: Chain, histories: Histories) -> Finding | None:
+    """The finding on the one awaited rank that left earlier calls of that group out: it comes to fewer of them.
+
+    In its group it looks as if it had not come to the last ones; over all groups the order of the others tells.
+    """
+    root, calls = chain.roots[0], histories.all_groups
+    concerned = sorted({*root.waiting, *root.awaited} & queues.ranks)[:_MOST_RANKS]
+    compared = (concerned + sorted(queues.ranks - set(concerned)))[:_MOST_RANKS]
+    strayed = _strayed(calls, concerned, compared) if histories.sited and not root.peers else None
+    if strayed is None or root.awaited != (strayed[0],):
+        return None
+    rank, found, usual = strayed
+    if found.reading.kind is not Kind.SKIPPED or not _is_clear(found):
+        return None
+    of_it = all(_own_group(found, each) is root.group for each in found.changed())
+    return _finding(histories, chain, rank, found, usual) if of_it else None
+
+
 def _left_most(chain: Chain, histories: Histories, concerned: list[int], compared: list[int]) -> Finding | None:
-    usual = _most(histories.all_groups, compared)
+    strayed = _strayed(histories.all_groups, concerned, compared)
+    if strayed is None:
+        return None
+    rank, found, usual = strayed
+    if found.reading.kind is Kind.OTHER and chain.circle:
+        return _by_another_way(histories, chain, rank, found, usual)
+    clear = _is_clear(found) and found.reading.kind in _TOLD
+    return _finding(histories, chain, rank, found, usual) if clear else None
+
+
+def _strayed(orders: AllGroups, concerned: list[int], compared: list[int]) -> tuple[int, Parting, list[int]] | None:
+    """The one rank concerned that left the order which most of those compared keep, how, and those that keep it."""
+    usual = _most(orders, compared)
     stray = [rank for rank in concerned if rank not in usual]
-    if not usual or len(stray) != 1:
-        return None
-    found = histories.all_groups.parting(stray[0], usual)
-    if found is not None and found.reading.kind is Kind.OTHER and chain.circle:
-        return _by_another_way(histories, chain, stray[0], found, usual)
-    if found is None or not found.reading.whole or found.reading.agreeing < AS_OTHERS:
-        return None
-    if _may_have_left_their_own(found):
-        return None
-    return _finding(histories, chain, stray[0], found, usual) if found.reading.kind in _TOLD else None
+    found = orders.parting(stray[0], usual) if usual and len(stray) == 1 else None
+    return (stray[0], found, usual) if found is not None else None
+
+
+def _is_clear(found: Parting) -> bool:
+    """Whether the calls behind the place go on as the others', and it is not these that left an order of their own."""
+    clear = found.reading.whole and found.reading.agreeing >= AS_OTHERS
+    return clear and not _may_have_left_their_own(found)
 
 
 def _by_another_way(histories: Histories, chain: Chain, rank: int, found: Parting, usual: list[int]) -> Finding | None:
@@ -162,8 +190,10 @@ def _finding(histories: Histories, chain: Chain, rank: int, found: Parting, usua
     if call is None or own is None:
         return None
     what = f"{_named(call, changed, found)}{at(call)}"
+    run = kind is Kind.SKIPPED and found.reading.count > 1 and not found.reading.scattered
+    more = f" and {words.plural(found.reading.count - 1, 'call')} after it" if run else ""
     said = {
-        Kind.SKIPPED: f"Rank {rank} left out {what}, and called {shape(own)}{at(own)} in its place",
+        Kind.SKIPPED: f"Rank {rank} left out {what}{more}, and called {shape(own)}{at(own)} in its place",
         Kind.EXTRA: f"Rank {rank} alone called {what}",
         Kind.MOVED: f"Rank {rank} made {words.plural(found.reading.count, 'call')} in another order than the others,"
         f" from {what} on",
@@ -202,11 +232,15 @@ def _named(call: Call, changed: IssuedCall, found: Parting) -> str:
     """The call under the number that it has, or would have had, in the group of the rank itself."""
     if found.reading.kind is not Kind.SKIPPED:
         return named(call, changed.number, changed.group)
-    before = found.mine[: found.place]
-    group = next((each.group for each in reversed(before) if each.token == changed.token), None)
+    group = _own_group(found, changed)
     if group is None:
         return str(shape(call))
-    return named(call, 1 + max(each.number for each in before if each.group is group), group)
+    return named(call, 1 + max(each.number for each in found.mine[: found.place] if each.group is group), group)
+
+
+def _own_group(found: Parting, changed: IssuedCall) -> Communicator | None:
+    """The group in which the rank itself made such calls before; None where it made none."""
+    return next((each.group for each in reversed(found.mine[: found.place]) if each.token == changed.token), None)
 
 
 def _is_turn(found: Parting) -> bool:

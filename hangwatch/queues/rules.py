@@ -81,6 +81,8 @@ def _absent(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         return once_more(root, root.waiting, root.awaited)
     if (more := overrun(root, histories)) is not None:
         return more
+    if (missed := orders.missed(queues, chain, histories)) is not None:
+        return missed
     new = new_call(root, histories)
     if new and few_make_it(root, histories):
         return alone(root)

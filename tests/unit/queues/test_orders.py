@@ -32,6 +32,28 @@ def test_a_layer_that_one_rank_left_out_is_found_where_only_the_end_lacks_a_call
     assert found.evidence[0].startswith("over all of their groups, ranks")
 
 
+@pytest.mark.parametrize("tensor", [2, 4])
+def test_layers_left_out_earlier_are_found_where_that_rank_waits_for_nothing(tensor: int, tmp_path: Path) -> None:
+    """It is through all of its calls; its group waits for it in its last ones, which it made as earlier ones."""
+
+    def turn(rank: int, layers: int = 4) -> list[Step]:
+        own = [Call("all_reduce", 9, 256, f"tp{rank // tensor}")] * layers
+        return [*own, Call("all_reduce", 12, 512, f"dp{rank % tensor}")]
+
+    programs = {rank: [*turn(rank) * 6, *turn(rank, 2 if rank == 5 else 4), *turn(rank) * 3] for rank in range(8)}
+    found = verdict(JobDumps(programs, mesh(8 // tensor, tensor), timed=False), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("skipped-collective", [5], "likely")
+    assert "Rank 5 left out all_reduce 27 of" in found.summary
+    assert "and 1 call after it" in found.summary
+
+
+def test_a_rank_that_stopped_where_others_went_on_has_left_nothing_out(tmp_path: Path) -> None:
+    programs = {rank: [*_turn(rank) * 9, *_turn(rank)] for rank in range(8)}
+    programs[5] = programs[5][:-3]
+    found = verdict(JobDumps(programs, mesh(4, 2), timed=False), tmp_path)
+    assert (found.cause, blamed(found)) == ("undetermined", [5])
+
+
 def test_another_order_by_a_branch_that_no_rank_had_taken_before(tmp_path: Path) -> None:
     """Its calls look like no others, but for what is summed: in the circle it is the one that left the order."""
 
