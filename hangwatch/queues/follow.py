@@ -26,6 +26,7 @@ class Chain:
     weight: int = 0  # ranks that wait for it
     beside: tuple[Stuck, ...] = ()  # calls of other groups to which other ranks have not come
     opened: tuple[Stuck, ...] = ()  # all calls that are open
+    held: bool = False  # the ranks that its root awaits left no record, and may stand behind other open calls
 
     @property
     def circle(self) -> bool:
@@ -33,10 +34,11 @@ class Chain:
 
 
 class Follower:
-    """The graph of stuck calls: an edge where an awaited rank waits in another one."""
+    """The graph of stuck calls: an edge where an awaited rank waits in another one. `ranks` left a record."""
 
-    def __init__(self, stuck: list[Stuck]) -> None:
+    def __init__(self, stuck: list[Stuck], ranks: frozenset[int]) -> None:
         self.stuck = stuck
+        self._ranks = ranks
         self._by_rank: dict[int, list[Stuck]] = {}
         for each in stuck:
             for rank in each.waiting:
@@ -65,6 +67,18 @@ class Follower:
         yield from sorted(found.values(), key=lambda other: other.kind is Kind.QUEUED)
         if one.kind is Kind.ABSENT:
             yield from (other for other in self.stuck if id(other) not in found and _due_earlier(other, one))
+        if self._is_untold(one):
+            yield from self._unknown_earlier(one)
+
+    def _is_untold(self, one: Stuck) -> bool:
+        """Whether it is a message whose other end left no record: then it is not known that it did not come."""
+        return one.kind is Kind.PEER and self._ranks.isdisjoint(one.awaited)
+
+    def _unknown_earlier(self, one: Stuck) -> Iterator[Stuck]:
+        """What its rank enqueued before it, and of which as little is known: that comes first."""
+        for other in self._by_rank.get(one.waiting[0], ()):
+            if other.kind is Kind.MISSING and before(other, one, one.waiting[0]):
+                yield other
 
     def _before_missing(self, one: Stuck) -> Iterator[Stuck]:
         """What stands before a call of which the records of some ranks do not tell.
@@ -117,23 +131,35 @@ class Follower:
                 known.path = chain.path
         ordered = _due_first(sorted(found.values(), key=self._importance, reverse=True), due)
         awaiting = [chain.roots[0] for chain in ordered if _ranks_did_not_come(chain)]
+        held = {rank for each in self.stuck if self._later(each) for rank in each.awaited}
         for chain in ordered:
             root, chain.opened = chain.roots[0], tuple(self.stuck)
+            chain.held = _are_held(root, held)
             if any(root is each for each in awaiting):
                 others = (each for each in awaiting if each is not root and each.kind is root.kind)
-                chain.beside = tuple(each for each in others if not self._wait_elsewhere(each))
+                apart = (each for each in others if not _are_held(each, held))
+                chain.beside = tuple(each for each in apart if not self._wait_elsewhere(each))
         return ordered
 
     def _importance(self, chain: Chain) -> tuple[int, bool, int]:
         """What the records show comes before what they lack, and then that for which most ranks wait."""
         root = chain.roots[0]
-        unknown = root.kind is Kind.MISSING or (root.kind is Kind.QUEUED and not root.all_came)
+        untold = root.kind is Kind.MISSING or self._is_untold(root)
+        unknown = untold or (root.kind is Kind.QUEUED and not root.all_came)
         first = {Kind.MISMATCH: 3, Kind.STALE: 0}.get(root.kind, 1 if unknown else 2)
         return first, not (root.kind is Kind.MISSING and self._wait_elsewhere(root)), chain.weight
 
     def _wait_elsewhere(self, one: Stuck) -> bool:
         """The ranks that are awaited wait in other calls, with whose ends they may come."""
         return all(any(rank in other.waiting for other in self._by_rank.get(rank, ())) for rank in one.awaited)
+
+    def _later(self, one: Stuck) -> bool:
+        """Whether a call of which some records do not tell stands, on each rank that waits in it, behind another one.
+
+        Then it is open however the others came to it, and these may stand where those ranks do.
+        """
+        ahead = (any(before(other, one, rank) for other in self._by_rank[rank]) for rank in one.waiting)
+        return one.kind is Kind.MISSING and all(ahead)
 
     def _walk(self, start: Stuck) -> Chain:
         """To the end along the first edges, which are those of the ranks that are awaited."""
@@ -146,6 +172,11 @@ class Follower:
                 circle = path[path.index(following) :]
                 return Chain(tuple(circle), tuple(path))
             path.append(following)
+
+
+def _are_held(one: Stuck, held: set[int]) -> bool:
+    """Whether the ranks of which no record tells are held where the members of another group of theirs are."""
+    return one.kind is Kind.MISSING and held.issuperset(one.awaited)
 
 
 def _due_first(ordered: list[Chain], due: Due) -> list[Chain]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from hangwatch import words
 from hangwatch.catalogue import cause
 from hangwatch.model import Certainty, Culprit, Judgement, Status, Verdict
 
 from . import pairs, stuck
+from .besides import with_others
 from .finding import Finding, collective, not_told, of_clocks, of_earlier_runs
 from .follow import Chain, Follower
 from .history import Histories
@@ -42,20 +44,30 @@ def assess(queues: Queues) -> Assessment:
     found = [*stuck.stuck_collectives(queues), *pairs.stuck_pairs(queues)]
     histories, motion = Histories(queues), Motion(queues, found)
     moving: list[Stuck] = []
-    for chain in Follower(found).chains(histories.all_groups.due):
-        judged, root = judge(queues, chain, histories), chain.roots[0]
-        if judged.passing and (on_its_way(queues, root) or motion.moved(root)):
-            moving.append(root)
+    chains = Follower(found, queues.ranks).chains(histories.all_groups.due)
+    for place, chain in enumerate(chains):
+        judged = _standing(queues, chain, histories, motion)
+        if judged is None:
+            moving.append(chain.roots[0])
             continue
-        if judged.passing and (why := motion.may_go_on(root)):
-            judged = replace(
-                judged, status=Status.WAITING, culprits=(), details=(f"{words.capital(why)}.", *judged.details)
-            )
+        later = partial(_standing, queues, histories=histories, motion=motion)
+        judged = with_others(queues, judged, chain, chains[place + 1 :], later)
         return Assessment(_judgement(queues, judged, chain), found=judged)
     meeting = unfit(queues)
     if meeting is not None:
         return Assessment(_judgement(queues, _unfit(meeting)))
     return Assessment(None, (*_healthy(queues), *(said(queues, each) for each in moving[:MOST_TOLD])))
+
+
+def _standing(queues: Queues, chain: Chain, histories: Histories, motion: Motion) -> Finding | None:
+    """The finding for a chain; None where what it ends at is on its way."""
+    judged, root = judge(queues, chain, histories), chain.roots[0]
+    if judged.passing and (on_its_way(queues, root) or motion.moved(root)):
+        return None
+    if judged.passing and (why := motion.may_go_on(root)):
+        details = (f"{words.capital(why)}.", *judged.details)
+        return replace(judged, status=Status.WAITING, culprits=(), details=details)
+    return judged
 
 
 def _healthy(queues: Queues) -> Iterable[str]:

@@ -174,8 +174,9 @@ class Queues:
         return self.calls[lane.calls[place]]
 
     def missing(self) -> tuple[int, ...]:
-        """Ranks that left no record."""
-        return tuple(rank for rank in every_rank(self.world_size) if rank not in self.ranks)
+        """Ranks that left no record: the size of the job tells of them, or a group of which they are members."""
+        named = (each.members for each in self.communicators if not each.guessed)
+        return tuple(sorted(set(every_rank(self.world_size)).union(*named) - self.ranks))
 
     def untold(self) -> tuple[int, ...]:
         """Ranks that left no record of any run."""

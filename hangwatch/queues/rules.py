@@ -238,7 +238,8 @@ def _stale(
 def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     """All ranks of which it is known have enqueued it; of some it is not known."""
     root = chain.roots[0]
-    missing, world = len(queues.missing()), queues.world_size or 0
+    missing = len(queues.missing())
+    world = missing + len(queues.ranks)
     few = 2 * len(root.awaited) <= len(root.group.members) and (missing == 1 or 2 * missing < world)
     beside = _beside(chain)
     blamed = sorted({*root.awaited, *(rank for each in beside for rank in each.awaited)}) if few else []

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
-from tests.dumps import Job, Op, loop
+from hangwatch.model import Judgement
+from hangwatch.queues import assess
+from hangwatch.recorder import QueueReader, documents
+from tests.dumps import WORLD, Job, Op, loop
 from tests.unit.queues.test_judgement import judged
 
 MESH: dict[str, tuple[int, ...]] = {
@@ -41,3 +46,47 @@ def test_a_message_comes_before_a_collective_where_habit_says_so() -> None:
     assert found is not None
     assert "Rank 0 waits in a send to rank 1" in found.verdict.summary
     assert "rank 1 never enqueued the receive for it" in found.verdict.summary
+
+
+STAGES: dict[str, tuple[int, ...]] = {"tp0": (0, 1, 2, 3), "tp1": (4, 5, 6, 7)} | {
+    f"pp{place}": (place, place + 4) for place in range(4)
+}
+
+
+def _pipeline(rank: int) -> list[Op]:
+    """A stage of four ranks: layers over them, and a message from each to the next stage."""
+    layers = loop(2, Op("all_reduce", 30, 256, f"tp{rank // 4}"))
+    if rank < 4:
+        return [*layers, Op("send", 35, 64, f"pp{rank}", peer=rank + 4)]
+    return [Op("recv", 36, 64, f"pp{rank - 4}", peer=rank - 4), *layers]
+
+
+def _without_the_world(job: Job) -> Judgement:
+    """The group of all ranks was never used, so that no record tells of it."""
+    reader = QueueReader()
+    for rank, document in job.documents().items():
+        del document["pg_config"][WORLD]
+        for _, read in documents(pickle.dumps(document, protocol=2)):
+            reader.add(rank, read)
+    found = assess(reader.queues()).judgement
+    assert found is not None
+    return found
+
+
+def test_a_message_to_a_rank_without_a_record_is_not_what_its_rank_came_to_first() -> None:
+    """Rank 3 enqueued it behind layers for which rank 2, which left no record either, is missed."""
+    programs = {rank: loop(6, *_pipeline(rank)) for rank in range(8)}
+    programs[2] = programs[2][:-3]
+    found = _without_the_world(Job(8, programs, STAGES, silent=(2, 7))).verdict
+    assert "there is no dump of rank 2" in found.summary
+    assert "all_reduce 11 of group tp0" in found.summary
+    assert 7 not in [each.rank for each in found.culprits]
+    assert any("No dump of ranks 2 and 7" in said for said in found.details)
+
+
+def test_members_of_groups_that_left_no_record_are_told_where_the_size_of_the_job_is_not_known() -> None:
+    programs = {rank: loop(6, *_pipeline(rank)) for rank in range(8)}
+    programs[1] = programs[1][:-3]
+    found = _without_the_world(Job(8, programs, STAGES, silent=(7,))).verdict
+    assert [each.rank for each in found.culprits] == [1]
+    assert "No dump of rank 7: what it did is not known." in found.details
