@@ -17,6 +17,7 @@ from .follow import Chain, before
 from .history import Histories
 from .left_out import LeftOut, left_out
 from .lone import alone_in_circle, made_again, once_more
+from .messages import uneven
 from .model import Call, Queues
 from .names import apart, at, named, ranks
 from .phases import uneven_phases
@@ -24,6 +25,7 @@ from .rhythm import Break
 from .stuck import Kind, Stuck
 from .tally import miscounted
 
+_COUNTS_TOLD = 2  # messages of a circle whose numbers are told
 _MOST_TWINS = 64  # ranks that wait in the call which the stray one went on to, whose orders are compared as well
 
 
@@ -83,8 +85,8 @@ def _of_messages(one: _Circle, stray: list[int], why: str) -> Finding:
         return skipped
     if (again := _again(one)) is not None:
         return again
-    if (uneven := uneven_phases(one.queues, one.chain)) is not None:
-        return uneven
+    if (phases := uneven_phases(one.queues, one.chain)) is not None:
+        return phases
     broke = rhythm.the_one(one.histories.all_groups, one.inside, one.until) if not stray else None
     if broke is not None:
         return miscounted(one.queues, one.chain) or _broken(broke, one)
@@ -93,10 +95,18 @@ def _of_messages(one: _Circle, stray: list[int], why: str) -> Finding:
         return odd
     found = _finding(one, "point-to-point-deadlock", stray, why, without)
     named = one.blamed(stray) == stray and (one.histories.sited or bool(without))
-    alone = all(each.peers for each in one.chain.roots)  # no collective is in it, which may have been left out before
-    alone = alone and (bool(stray) or not _went_well(one))
+    pure = all(each.peers for each in one.chain.roots)  # no collective is in it, which may have been left out before
+    alone = pure and (bool(stray) or not _went_well(one))
     certainty = found.certainty if named or alone else Certainty.UNDETERMINED
-    return replace(found, certainty=certainty, fix=fix, culprits=_where_it_made_such(one, stray) or found.culprits)
+    # Amid its messages a rank may have more of them to make; at a collective it is through with them.
+    counted = [told for each in one.chain.roots if not pure and (told := uneven(one.queues, each)) is not None]
+    return replace(
+        found,
+        certainty=certainty,
+        fix=fix or (counted[0].fix if counted else ""),
+        culprits=_where_it_made_such(one, stray) or found.culprits,
+        evidence=(*found.evidence, *map(str, counted[:_COUNTS_TOLD])),
+    )
 
 
 def _again(one: _Circle) -> Finding | None:

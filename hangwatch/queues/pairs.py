@@ -168,7 +168,7 @@ def _judged(queues: Queues, group: Communicator, own: list[_Open], theirs: list[
     )
     if partner is None:
         return found
-    if not _fits(first.call, partner.call):
+    if not fits(first.call, partner.call):
         found.kind, found.awaited, found.waiting = Kind.MISMATCH, (), (first.rank, first.peer)
         found.calls[first.peer], found.order[first.peer] = partner.call, partner.order
         found.created[first.peer], found.batch[first.peer] = partner.created, partner.number
@@ -198,7 +198,7 @@ def _met(queues: Queues, found: Stuck, own: _Open, theirs: _Open) -> Stuck | Non
     return found
 
 
-def _fits(one: Call, other: Call) -> bool:
+def fits(one: Call, other: Call) -> bool:
     send, receive = (one, other) if one.op == "send" else (other, one)
     given, made = elements(send.inputs), elements(receive.outputs)
     if given is not None and made is not None and given != made:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Frame, Status
 
-from . import devices, in_flight, orders
+from . import devices, in_flight, messages, orders
 from .circles import circle
 from .departures import by_count, departed_in, odd_one
 from .finding import Finding, collective, not_told, split_unread, victims, wait_edges, without_record
@@ -50,6 +50,8 @@ def judge(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     if root.kind is Kind.MISMATCH:
         if (strayed := in_another_group(queues, chain)) is not None:
             return strayed
+        if root.peers and (left := messages.left_out_before(queues, chain, histories)) is not None:
+            return left
         found = mismatched(root, histories)
         if found.certainty is not Certainty.UNDETERMINED:
             return found
@@ -332,6 +334,8 @@ def _peer(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         return _stale(queues, chain, histories)
     if not older_senders(queues).isdisjoint(root.awaited):
         return _stale(queues, chain, histories, "sends that other ranks received from")
+    if (left := messages.left_out_of_batch(queues, chain)) is not None:
+        return left
     (rank,), (peer,) = root.waiting, root.awaited
     call = root.calls[rank]
     wanted, word = ("recv", "receive") if call.op == "send" else ("send", "send")

@@ -1,0 +1,195 @@
+"""Sends and receives that one end left out by its own habit, where the other end did as ever."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hangwatch import words
+from hangwatch.model import Certainty
+
+from .finding import Finding, victims, wait_edges
+from .follow import Chain
+from .history import Histories
+from .model import Call, Communicator, Queues
+from .names import at
+from .pairs import fits
+from .readings import due
+from .stuck import Kind, Stuck
+from .turns import OFTEN
+
+Operation = tuple[str, int | None, int | None]  # what, and from which rank of the group to which
+WORDS = {"send": ("send", "to"), "recv": ("receive", "from")}
+
+
+@dataclass(frozen=True, slots=True)
+class _Habit:
+    """Which message with its peer was due where a rank stands, and which one it made; `times` it had been so before."""
+
+    made: Call
+    due: Call
+    times: int
+
+    @property
+    def kept(self) -> bool:
+        return self.made == self.due
+
+
+def operation(call: Call) -> Operation:
+    return call.op, call.source, call.target
+
+
+def left_out_before(queues: Queues, chain: Chain, histories: Histories) -> Finding | None:
+    """The finding where a send meets another receive than it should, since one end went on to its next message.
+
+    What was due there fits the message of the other end, which kept to its own order.
+    """
+    root = chain.roots[0]
+    habits = {rank: _habit(queues, root, rank, histories) for rank in root.peers}
+    for rank, other in (root.peers, root.peers[::-1]):
+        mine, theirs = habits[rank], habits[other]
+        if mine is None or theirs is None or mine.kept or not theirs.kept or not fits(mine.due, theirs.made):
+            continue
+        return _left_out(chain, rank, other, mine, theirs)
+    return None
+
+
+def _habit(queues: Queues, root: Stuck, rank: int, histories: Histories) -> _Habit | None:
+    """None where its messages of that way followed no rule, or it did not go on to what comes behind the due one."""
+    lane, own = root.group.peers[rank], root.calls[rank]
+    until = [place for place in range(len(lane)) if lane.order[place] <= root.order[rank]]
+    calls = [call for place in until if operation(call := queues.call(lane, place)) == operation(own)]
+    *before, last = map(histories.token_of, calls)
+    token, times = due(before) or (-1, 0)
+    usual = next((call for call in reversed(calls[:-1]) if histories.token_of(call) == token), None)
+    if usual is None or times < OFTEN:
+        return None
+    if token == last:
+        return _Habit(own, own, times)
+    behind, _ = due([*before, token]) or (-1, 0)
+    return _Habit(own, usual, times) if behind == last else None
+
+
+def _left_out(chain: Chain, rank: int, other: int, mine: _Habit, theirs: _Habit) -> Finding:
+    (word, to), (counterpart, back) = WORDS[mine.due.op], WORDS[theirs.made.op]
+    return Finding(
+        "point-to-point-deadlock",
+        Certainty.LIKELY,
+        f"Rank {rank} left out the {word} {to} rank {other}{at(mine.due)}, and went on to its next one{at(mine.made)}:"
+        f" that meets the {counterpart} of rank {other}{at(theirs.made)}, and they differ in size or type.",
+        culprits=((rank, mine.due.where),),
+        victims=victims(chain.path, (rank,)),
+        evidence=(
+            f"in {words.plural(mine.times, 'earlier round')} rank {rank} made that {word}{at(mine.due)} there",
+            f"rank {other} made its {counterpart} {back} rank {rank} in the same order as ever",
+        ),
+        waits=tuple(edge for each in chain.path for edge in wait_edges(each, (rank,))),
+        fix=f"give each {counterpart} of rank {other} its {word} on rank {rank}, in every round",
+    )
+
+
+# ------------------------------------------------------------------------------------------ counts
+
+
+@dataclass(frozen=True, slots=True)
+class Uneven:
+    """How many messages of one way both ends have made, where these are not equally many."""
+
+    rank: int
+    peer: int
+    op: str  # of `rank`
+    made: int
+    met: int
+
+    def __str__(self) -> str:
+        (word, to), (counterpart, back) = WORDS[self.op], WORDS["recv" if self.op == "send" else "send"]
+        own = f"rank {self.rank} has made {words.plural(self.made, word)} {to} rank {self.peer}"
+        return f"{own}, and rank {self.peer} {words.plural(self.met, counterpart)} {back} it"
+
+    @property
+    def fix(self) -> str:
+        (word, _), (counterpart, _) = WORDS[self.op], WORDS["recv" if self.op == "send" else "send"]
+        return f"give each {word} of rank {self.rank} its {counterpart} on rank {self.peer}, before the next collective"
+
+
+def uneven(queues: Queues, root: Stuck) -> Uneven | None:
+    """The counts of a message that waits, where all of both ends are on record; None where they are equal."""
+    if root.kind is not Kind.PEER or any(lane.lost for lane in root.group.peers.values()):
+        return None
+    (rank,), (peer,) = root.waiting, root.awaited
+    if peer not in root.group.peers:
+        return None
+    op, source, target = operation(root.calls[rank])
+    made = _count(queues, root.group, rank, (op, source, target))
+    met = _count(queues, root.group, peer, ("recv" if op == "send" else "send", source, target))
+    return Uneven(rank, peer, op, made, met) if made > met else None
+
+
+# ------------------------------------------------------------------------------------------ batches
+
+
+def left_out_of_batch(queues: Queues, chain: Chain) -> Finding | None:
+    """The finding where the awaited rank made a batch of sends and receives without the one that is missed.
+
+    All of its other batches from that line had it; as many of them lack it as sends and receives differ in number.
+    """
+    root = chain.roots[0]
+    (rank,), (peer,) = root.waiting, root.awaited
+    call = root.calls[rank]
+    wanted: Operation = ("recv" if call.op == "send" else "send", call.source, call.target)
+    usual, lacking = _lacking(_batches(queues, root.group, peer, wanted), wanted)
+    more = _count(queues, root.group, rank, operation(call)) - _count(queues, root.group, peer, wanted)
+    return _of_batch(queues, chain, wanted, lacking, usual) if lacking and more == len(lacking) else None
+
+
+def _lacking(batches: Mapping[int, list[Operation]], wanted: Operation) -> tuple[int, list[int]]:
+    """How many operations most batches have, which are alike, and the few that have all of these but the wanted one."""
+    having = [number for number, made in batches.items() if wanted in made]
+    if len(having) < OFTEN:
+        return 0, []
+    usual = batches[having[0]]
+    rest = [each for each in usual if each != wanted]
+    lacking = [number for number in batches if number not in having and number > having[0]]
+    alike = all(batches[number] == usual for number in having) and all(batches[number] == rest for number in lacking)
+    return len(usual), lacking if alike and rest and len(lacking) < len(having) else []
+
+
+def _batches(queues: Queues, group: Communicator, rank: int, wanted: Operation) -> dict[int, list[Operation]]:
+    """By number the operations of a rank's batches from the line that makes such ones; none where older are lost."""
+    lane = group.peers.get(rank)
+    if lane is None or lane.lost:
+        return {}
+    calls = [(lane.numbers[place], queues.call(lane, place)) for place in range(len(lane))]
+    lines = {call.where for _, call in calls if operation(call) == wanted}
+    found: dict[int, list[Operation]] = {}
+    for number, call in calls:
+        if call.where in lines and call.source is not None:
+            found.setdefault(number, []).append(operation(call))
+    return found if len(lines) == 1 and None not in lines else {}
+
+
+def _count(queues: Queues, group: Communicator, rank: int, wanted: Operation) -> int:
+    lane = group.peers.get(rank)
+    made = (queues.call(lane, place) for place in range(len(lane))) if lane is not None else ()
+    return sum(operation(call) == wanted for call in made)
+
+
+def _of_batch(queues: Queues, chain: Chain, wanted: Operation, lacking: list[int], usual: int) -> Finding:
+    root = chain.roots[0]
+    (rank,), (peer,) = root.waiting, root.awaited
+    (word, to), (counterpart, _) = WORDS[wanted[0]], WORDS[root.calls[rank].op]
+    lane = root.group.peers[peer]
+    call = queues.call(lane, lane.places(lacking[0])[0])
+    return Finding(
+        "point-to-point-deadlock",
+        Certainty.LIKELY,
+        f"Rank {peer} left the {word} {to} rank {rank} out of its batch of sends and receives {lacking[0]} in"
+        f" {root.group.title}{at(call)}, with {words.plural(usual - 1, 'operation')} instead of the usual {usual}:"
+        f" since then the two ranks are {words.plural(len(lacking), word)} apart, and the last {counterpart}"
+        f" of rank {rank} has no counterpart.",
+        culprits=((peer, call.where),),
+        victims=victims(chain.path, (peer,)),
+        evidence=(f"all other batches of rank {peer} from there have that {word}",),
+        waits=tuple(edge for each in chain.path for edge in wait_edges(each)),
+        fix=f"put the same sends and receives into every batch of rank {peer}",
+    )
