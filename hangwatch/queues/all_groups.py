@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from .matching import kind_of
 from .model import Call, Communicator, Queues
 from .readings import Kind, Reading, due, habit, read
 
@@ -52,6 +53,7 @@ class AllGroups:
         self._queues = queues
         self._tokens = tokens
         self._calls: dict[int, list[IssuedCall]] = {}
+        self._kinds = {tokens[index]: kind_of(call) for index, call in enumerate(queues.calls)}
 
     def calls(self, rank: int) -> list[IssuedCall]:
         """All calls of a rank in the order in which it made them."""
@@ -97,7 +99,8 @@ class AllGroups:
         if best is None:
             return None
         place, _, own, theirs = best
-        return Parting(read([each.token for each in own], [each.token for each in theirs], place), own, theirs, place)
+        tokens = [[each.token for each in calls] for calls in (own, theirs)]
+        return Parting(read(*tokens, place, self._kinds.__getitem__), own, theirs, place)
 
     def apart(self, rank: int, other: int) -> int | None:
         """How many calls two ranks made alike before they parted; -1 where they did not, None where none compare."""

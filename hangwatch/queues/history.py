@@ -336,7 +336,7 @@ class Histories:
 
     def _reading(self, row: array[int], usual: array[int], place: int) -> Reading:
         """How the row came to part from the usual one, by what is recorded behind the place, or before it."""
-        reading = read(row, usual, place)
+        reading = read(row, usual, place, lambda token: self._shapes[token].kind)
         if reading.count > 1 and swapped(row, usual, place) and reading.kind is not Kind.MOVED:
             return Reading(Kind.OTHER)
         if not reading.whole and (skipped := left_out_before(usual[:place], usual[place], row[place])):

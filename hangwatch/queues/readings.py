@@ -42,7 +42,7 @@ class Reading:
     `whole` says that nothing which the rank recorded behind the place contradicts it. `run`: one side left a run of
     calls which the other one continued; by how many they differ is not known. `again`: a call made once more, right
     behind the first time, explains all of it as well as those that were left out. `scattered`: the calls that were left
-    out or added are one call, between others on which the orders agree. `instead`: as many calls added, where some were
+    out or added are one call, or of one operation, between others on which the orders agree. `instead`: as many calls added, where some were
     left out, or the other way round, explain all of it too; 0 where they do not.
     """
 
@@ -56,8 +56,33 @@ class Reading:
     instead: int = 0
 
 
-def read(row: Sequence[int], usual: Sequence[int], place: int) -> Reading:
-    """The reading that explains best how `row` goes on from `place`, where it first differs from `usual`."""
+def read(row: Sequence[int], usual: Sequence[int], place: int, kind: Callable[[int], str] | None = None) -> Reading:
+    """The reading that explains best how `row` goes on from `place`, where it first differs from `usual`.
+
+    `kind` tells the operation of a call, where that may be compared.
+    """
+    found = _read(row, usual, place)
+    return found if kind is None else _of_one_kind(found, row[place:], usual[place:], kind)
+
+
+def _of_one_kind(reading: Reading, mine: Sequence[int], theirs: Sequence[int], kind: Callable[[int], str]) -> Reading:
+    """Calls of one operation that were left out between others, where that explains all with fewer calls.
+
+    Each layer reduces its gradients in a call of its own size, and gathers its weights in between.
+    """
+    left = kind(theirs[0])
+    others = [token for token in theirs if kind(token) != left]
+    if reading.kind is not Kind.SKIPPED or len(mine) < 2 or others[: len(mine)] != list(mine):
+        return reading
+    passed = count = 0
+    for token in theirs:
+        if passed == len(mine):
+            break
+        passed, count = (passed, count + 1) if kind(token) == left else (passed + 1, count)
+    return replace(reading, count=count, agreeing=passed, scattered=True) if 1 < count < reading.count else reading
+
+
+def _read(row: Sequence[int], usual: Sequence[int], place: int) -> Reading:
     mine, theirs = list(row[place : place + LOOKED_AT + FARTHEST]), list(usual[place:])
     due = theirs + _expected(usual, LOOKED_AT + FARTHEST - len(theirs))
     found = [each for each in _tried(mine, due, len(theirs)) if each.agreeing]

@@ -187,6 +187,20 @@ def test_one_call_of_each_layer_made_or_left_out_between_others(
     assert [each.where.line for each in found.culprits if each.where] == [62]
 
 
+def test_calls_of_one_operation_left_out_between_others_are_no_run_of_calls() -> None:
+    """Gradients of three sizes are scattered and weights gathered in turn; the next step would fit as well."""
+    step = "abcdefabcdgehfi"
+    known, kinds = list(map(ord, 4 * step + step[:10])), dict.fromkeys(map(ord, "ghi"), "reduce_scatter")
+
+    def kind(token: int) -> str:
+        return kinds.get(token, "all_gather")
+
+    row, usual = [*known, *map(ord, "ef")], [*known, *map(ord, "gehfi")]
+    found = read(row, usual, len(known), kind)
+    assert (found.kind, found.count, found.agreeing, found.scattered) == (Kind.SKIPPED, 2, 2, True)
+    assert read(row, usual, len(known)).count == 9
+
+
 def test_several_turns_more_explain_a_call_left_out_as_well(tmp_path: Path) -> None:
     """GIVEN gradients that one rank reduces in each of four micro-batches, and the others in the last one."""
     reduce: list[Step] = [FIRST, SECOND]
