@@ -375,7 +375,7 @@ def _or_else(stray: list[int], left_out: bool) -> tuple[Alternative, ...]:
 def _or_end_of_loop(ended: list[int]) -> tuple[Alternative, ...]:
     if not ended:
         return ()
-    said = f"{ranks(ended)} never made that call before: it may come after the end of their loop"
+    said = f"{ranks(ended)} never made that call before, or not by that way: it may come after their loop"
     return (Alternative("uneven-steps", Certainty.UNDETERMINED, said),)
 
 

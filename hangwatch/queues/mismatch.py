@@ -167,6 +167,7 @@ class _Apart:
     of_a_step: bool  # no line of the program makes these ranks' call, as in backward, but one makes the others' call
     one_call: bool  # the two calls may be the two ways of one branch all the same
     goes_on: bool  # behind it, these ranks made calls of their rounds again: they have left no loop
+    turned: bool = False  # they had made that call from its line, and came there by other lines
 
     def causes(self) -> tuple[str, ...]:
         """What it may be, what fits best first.
@@ -179,6 +180,7 @@ class _Apart:
             return (_CADENCE, _SKIPPED) if self.fresh else (_SKIPPED, _UNEVEN)
         alone = (_ALONE, _UNEVEN) if 0 in self.who else (_UNEVEN, _DECIDED, _SKIPPED)
         alone = (alone_cause(self.who), _SKIPPED) if self.goes_on else alone
+        alone = (alone_cause(self.who), _UNEVEN, _SKIPPED) if self.turned else alone
         return (_MISMATCH, *alone) if self.one_call or not self.why else (*alone, _MISMATCH)
 
     def said(self) -> str:
@@ -211,10 +213,32 @@ def _apart(root: Stuck, who: list[int], histories: Histories, *, fresh: bool) ->
     of_a_step = histories.sited and not routine and of_no_line(own) and not of_no_line(other)
     path = "called it from no line of the program, as in backward" if of_a_step else "came there by another path"
     lost = any(root.group.lanes[rank].lost for rank in who)
-    why = (_NOT_RECORDED if lost else _FRESH) if fresh else _ROUTINE if routine else path if elsewhere else ""
+    new_way = _new_way(root, who, histories) if fresh else ""
+    why = (
+        (new_way or (_NOT_RECORDED if lost else _FRESH))
+        if fresh
+        else _ROUTINE
+        if routine
+        else path
+        if elsewhere
+        else ""
+    )
     one_call = (_by_one_line if sited and elsewhere else _of_one_tensor if sited else _alike)(own, other)
     goes_on = all(rank in root.order and histories.all_groups.went_on(rank, root.order[rank]) for rank in who)
-    return _Apart(who, why, routine, fresh, of_a_step, one_call, goes_on)
+    return _Apart(who, why, routine, fresh, of_a_step, one_call, goes_on, turned=bool(new_way))
+
+
+def _new_way(root: Stuck, who: list[int], histories: Histories) -> str:
+    """What is new of a call that these ranks had made from its line before; "" where they had made none from there."""
+    own, lane = root.calls[who[0]], root.group.lanes[who[0]]
+    earlier = (histories.queues.call(lane, place) for place in range(lane.places(root.number).start))
+    known = {
+        frame for call in earlier if call.where == own.where and shape(call) == shape(own) for frame in call.frames
+    }
+    if own.where is None or own.where not in known:
+        return ""
+    new = next((frame for frame in path_of(own) if frame not in known), None)
+    return f"never made that call by way of {words.place(new)} before" if new else ""
 
 
 def _is_changed(root: Stuck, own: Call, other: Call, sited: bool, fresh: bool, elsewhere: bool) -> bool:

@@ -34,6 +34,20 @@ def test_a_new_call_of_another_rank_is_first_of_all_the_end_of_its_loop(frames: 
     assert "collective-mismatch" in [each.cause for each in found.alternatives]
 
 
+def test_a_call_that_was_made_by_another_way_before_is_not_called_new(tmp_path: Path) -> None:
+    """All ranks evaluate after each epoch; one does so amid its batches, from a line by which none ever came there."""
+
+    def evaluation(via: int) -> list[Step]:
+        return [Call("all_reduce", 40, 2, via=via), Sync()] * 2
+
+    epoch = [*LAYERS * 4, *evaluation(90)]
+    programs = every(4, epoch * 4, {2: [*epoch * 2, *LAYERS * 2, *evaluation(71), *LAYERS * 2, *epoch]})
+    found = verdict(JobDumps(programs, timed=False), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("rank-local-decision", [2], "undetermined")
+    assert "Rank 2 never made that call by way of train.py:71 before" in found.summary
+    assert "uneven-steps" in [each.cause for each in found.alternatives]
+
+
 def test_ranks_of_one_replica_with_rank_0_among_them_may_be_alone_in_their_call(tmp_path: Path) -> None:
     few = {rank: [*LAYERS * 6, *LOG, *LAYERS * 3] for rank in (0, 4)}
     found = verdict(JobDumps(every(8, LAYERS * 9, few), timed=False), tmp_path)
