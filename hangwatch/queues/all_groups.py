@@ -99,8 +99,8 @@ class AllGroups:
         if best is None:
             return None
         place, _, own, theirs = best
-        tokens = [[each.token for each in calls] for calls in (own, theirs)]
-        return Parting(read(*tokens, place, self._kinds.__getitem__), own, theirs, place)
+        mine, usual = ([each.token for each in calls] for calls in (own, theirs))
+        return Parting(read(mine, usual, place, self._kinds.__getitem__), own, theirs, place)
 
     def apart(self, rank: int, other: int) -> int | None:
         """How many calls two ranks made alike before they parted; -1 where they did not, None where none compare."""

@@ -17,6 +17,7 @@ from .model import Queues
 from .names import at, ranks
 from .not_recorded import alternatives as not_recorded
 from .not_recorded import lacking
+from .split_sizes import odd_splits, sizes_differ
 from .stuck import Stuck
 
 _IF_ALL_CAME = Alternative(
@@ -71,6 +72,8 @@ def _begins_open(queues: Queues, rank: int) -> bool:
 
 def wire(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     root = chain.roots[0]
+    if (odd := odd_splits(queues, chain)) is not None:
+        return odd
     running = in_flight.running(root, chain.opened)
     lacks = lacking(root)
     doubt = f" Or the calls differ: these records do not hold {lacks}." if lacks else ""
@@ -78,7 +81,7 @@ def wire(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     return Finding(
         "interconnect-stall",
         Certainty.UNDETERMINED if doubt else Certainty.LIKELY,
-        f"Every device has started {collective(root)}{at(root.call)}, the same call as far as it is recorded, and none"
+        f"Every device has started {collective(root)}{at(root.call)}, {_same(root)}, and none"
         f" completes it: the network, the links between the GPUs, or a GPU.{doubt}",
         stage=Stage.DEVICE,
         passing=True,
@@ -94,6 +97,10 @@ def wire(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         ),
         fix="look at the links and the kernel log (nvidia-smi nvlink -s, ibstat, dmesg for Xid); set NCCL_DEBUG=INFO",
     )
+
+
+def _same(root: Stuck) -> str:
+    return f"the same {'operation, in unlike sizes' if sizes_differ(root) else 'call as far as it is recorded'}"
 
 
 def _groups(root: Stuck, others: Sequence[Stuck]) -> str:
@@ -114,6 +121,8 @@ def queued(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     before = departed_in(root, histories)
     if before is not None:
         return before
+    if (odd := odd_splits(queues, chain)) is not None:
+        return odd
     stands = root.expired or any(lane.completed > 0 for _, lane in queues.lanes())
     unknown = _known_of_the_start(queues, root)
     whole = root.peers or not root.group.guessed  # else others may not have come
@@ -149,7 +158,7 @@ def _known_of_the_start(queues: Queues, root: Stuck) -> str:
 def _by(root: Stuck) -> str:
     """Which ranks have enqueued it: where nothing tells the group's size, others may belong to it and not have come."""
     told = [rank for rank, lane in root.group.lanes.items() if lane.enqueued >= root.number] if not root.peers else []
-    alike = ", alike," if set(told or root.calls) <= root.calls.keys() else ""
+    alike = ", alike," if set(told or root.calls) <= root.calls.keys() and not sizes_differ(root) else ""
     if not root.group.guessed:
         return f"all of its ranks{alike}"
     return f"{ranks(told or root.calls)} (others may belong to the group and not have come){alike}"

@@ -32,7 +32,7 @@ _MISMATCH, _ALONE, _DECIDED, _UNEVEN, _SKIPPED, _CADENCE = (
 )
 _FRESH, _ROUTINE = "never made that call before", "made such calls in earlier rounds too"
 _NOT_RECORDED = "made no such call before that is still recorded"
-_SPLITS_FIX = (
+SPLITS_FIX = (
     "exchange the counts before the data: what each rank gives as input_split_sizes has to be what its peers give as"
     " output_split_sizes for it, in each call"
 )
@@ -108,7 +108,7 @@ def _fix(root: Stuck, histories: Histories) -> str:
     if root.peers:
         return _MESSAGES_FIX
     if all(kind_of(call) == "all_to_all" for call in calls):
-        return _SPLITS_FIX
+        return SPLITS_FIX
     return _GRADIENTS_FIX if histories.sited and all(map(of_no_line, calls)) else ""
 
 

@@ -42,8 +42,8 @@ class Reading:
     `whole` says that nothing which the rank recorded behind the place contradicts it. `run`: one side left a run of
     calls which the other one continued; by how many they differ is not known. `again`: a call made once more, right
     behind the first time, explains all of it as well as those that were left out. `scattered`: the calls that were left
-    out or added are one call, or of one operation, between others on which the orders agree. `instead`: as many calls added, where some were
-    left out, or the other way round, explain all of it too; 0 where they do not.
+    out or added are one call, or of one operation, between others on which the orders agree. `instead`: as many calls
+    added, where some were left out, or the other way round, explain all of it too; 0 where they do not.
     """
 
     kind: Kind

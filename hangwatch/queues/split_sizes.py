@@ -1,0 +1,95 @@
+"""Exchanges in which each rank may give another number of elements, and in which all had given equally many until now.
+
+To whom a rank gives how many is not recorded. That ranks differ is allowed; where they never did, it is what is new.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hangwatch import words
+from hangwatch.model import Alternative, Certainty
+from hangwatch.ranks.tensors import elements
+
+from .finding import Finding, collective, victims
+from .follow import Chain
+from .matching import kind_of
+from .mismatch import SPLITS_FIX
+from .model import Call, Queues
+from .names import at, ranks
+from .stuck import Stuck
+
+_ALWAYS_EQUAL = 3  # earlier exchanges from that line in which all ranks gave equally many, and none where they did not
+_LOOKED_AT = 64  # numbers before the one that stands
+
+Sizes = tuple[int | None, int | None]
+
+
+def odd_splits(queues: Queues, chain: Chain) -> Finding | None:
+    """The finding on the few ranks that give another number of elements to an exchange than all others do."""
+    root = chain.roots[0]
+    if root.peers or root.group.guessed or set(root.calls) != set(root.group.members):
+        return None
+    sizes = {rank: _sizes(call) for rank, call in root.calls.items()}
+    (usual, often), *others = Counter(sizes.values()).most_common()
+    odd = sorted(rank for rank, own in sizes.items() if own != usual)
+    if any(kind_of(call) != "all_to_all" for call in root.calls.values()) or not others or 2 * often <= len(sizes):
+        return None
+    equal = _equal_before(queues, root)
+    return _finding(chain, odd, sizes, equal) if equal >= _ALWAYS_EQUAL and (None, None) not in sizes.values() else None
+
+
+def sizes_differ(root: Stuck) -> bool:
+    """Whether ranks gave, or expect, another number of elements in all."""
+    return not root.peers and len(set(map(_sizes, root.calls.values()))) > 1
+
+
+def _sizes(call: Call) -> Sizes:
+    return elements(call.inputs), elements(call.outputs)
+
+
+def _equal_before(queues: Queues, root: Stuck) -> int:
+    """In how many exchanges from that line all ranks gave equally many; 0 where they differed in one."""
+    place, equal = root.call.where if root.call is not None else None, 0
+    for number in range(root.number - 1, max(root.number - _LOOKED_AT, 0), -1):
+        found = [queues.call(lane, at[0]) for lane in root.group.lanes.values() if (at := lane.places(number))]
+        such = [call for call in found if kind_of(call) == "all_to_all" and call.where == place]
+        if len(such) < len(root.group.members):
+            continue
+        if len(set(map(_sizes, such))) > 1:
+            return 0
+        equal += 1
+    return equal
+
+
+def _finding(chain: Chain, odd: list[int], sizes: dict[int, Sizes], equal: int) -> Finding:
+    root = chain.roots[0]
+    others = [rank for rank in sizes if rank not in odd]
+    given = words.listed([f"rank {rank} gives {_said(sizes[rank])}" for rank in odd[:3]])
+    return Finding(
+        "collective-mismatch",
+        Certainty.LIKELY,
+        f"All ranks came to {collective(root)}{at(root.call)}, and it does not complete: {given}, where"
+        f" {ranks(others)} {words.verb(len(others), 'gives', 'give')} {_said(sizes[others[0]])}.",
+        culprits=tuple((rank, root.calls[rank].where) for rank in odd),
+        victims=victims(chain.path, odd),
+        evidence=(
+            f"in each of the {equal} such calls before it that are compared, all ranks gave equally many elements",
+            "which rank gives how many elements to which (split sizes) is not recorded: unequal ones are allowed",
+        ),
+        alternatives=(
+            Alternative(
+                "interconnect-stall",
+                Certainty.UNDETERMINED,
+                "where all split sizes fit, the network, the links between the GPUs or a GPU holds it up",
+            ),
+        ),
+        fix=SPLITS_FIX,
+        passing=True,
+    )
+
+
+def _said(sizes: Sizes) -> str:
+    given, made = sizes
+    said = f"{given:,} elements" if given is not None else "elements"
+    return f"{said} for {made:,}" if made is not None and made != given else said
