@@ -22,7 +22,8 @@ from .turns import OFTEN
 
 AGREED = 3  # calls behind the place that agree again: no chance, where other ranks or rounds tell that very place, too
 _NO_LAYERS = 16  # turns of a loop; models have fewer layers that each make one call of a kind, or their calls differ
-_AS_OFTEN = "call it as often on every rank: as many batches, layers or turns on each, or vote on when to stop"
+_IN_ORDER = "make these calls in one order on every rank: from one thread, and in no order that a rank finds for itself"
+AS_OFTEN = "call it as often on every rank: as many batches, layers or turns on each, or vote on when to stop"
 
 
 def departed(queues: Queues, chain: Chain, histories: Histories) -> Finding | None:
@@ -99,7 +100,7 @@ def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, .
         left_out=departure.usual if cause == "skipped-collective" and not departure.begun_again else None,
         departure=departure,
         alternatives=_or_else(departure),
-        fix=_AS_OFTEN if departure.run else "",
+        fix=AS_OFTEN if departure.run else _IN_ORDER if departure.kind is Kind.MOVED else "",
     )
 
 
@@ -197,7 +198,7 @@ def _either(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, .
         evidence=tuple(texts),
         waits=waits,
         departure=departure,
-        fix=_AS_OFTEN if shape(departure.own) == shape(departure.usual) else "",
+        fix=AS_OFTEN if departure.kind is not Kind.OTHER or shape(departure.own) == shape(departure.usual) else "",
     )
 
 

@@ -10,7 +10,7 @@ from hangwatch import words
 from hangwatch.model import Alternative, Certainty
 from hangwatch.ranks.tensors import elements
 
-from .departures import departed_in
+from .departures import AS_OFTEN, departed_in
 from .finding import Finding, alone_cause, collective, wait_edges
 from .fresh import all_recorded, rounds_more, unlike_before
 from .history import Histories
@@ -62,7 +62,8 @@ def mismatched(root: Stuck, histories: Histories) -> Finding:
     agree = bool(odd) and odd == habit and (same_behind or _one_line(root))
     parted = _apart(root, who, histories, fresh=bool(habit)) if not (same_behind or root.peers) else None
     told = (odd or (who and (root.peers or all_recorded(root)))) and parted is None
-    causes = parted.causes() if parted is not None else (_MISMATCH,)
+    more = _rounds_more(root, behind, histories) if behind and not _one_line(root) else ""
+    causes = parted.causes() if parted is not None else (_UNEVEN, _MISMATCH) if more else (_MISMATCH,)
     next_one = parted is None and not same_behind and _one_line(root) and may_be_next(root, who, histories)
     unsure = next_one and changes(root, who, histories)
     texts = _side_words(root)
@@ -70,17 +71,17 @@ def mismatched(root: Stuck, histories: Histories) -> Finding:
     return Finding(
         causes[0],
         _certainty(told=bool(told) and not unsure, proven=agree and not next_one),
-        _summary(root, texts) + (parted.said() if parted is not None else ""),
+        _summary(root, texts) + (parted.said() if parted is not None else more),
         culprits=tuple((rank, root.calls[rank].where) for rank in blamed),
         victims=others,
         evidence=tuple(f"{_numbered(root)}{text}" for text in texts[:3]),
         alternatives=(
-            tuple(_or_else(causes[1:], who, parted))
+            tuple(_or_else(causes[1:], who or behind, parted))
             or _or_a_round_more(behind)
             or _or_the_next(who if next_one else [])
         ),
         waits=wait_edges(root, blamed) if others else (),
-        fix=_fix(root, histories) if causes[0] == _MISMATCH else "",
+        fix=_fix(root, histories) if causes[0] == _MISMATCH else AS_OFTEN if more else "",
     )
 
 
@@ -342,6 +343,20 @@ def _or_else(causes: Iterable[str], who: list[int], parted: _Apart | None) -> It
         _SKIPPED: f"{ranks(who)} may have left out calls before that one",
     }
     return (Alternative(cause, Certainty.UNDETERMINED, texts[cause]) for cause in causes)
+
+
+def _rounds_more(root: Stuck, behind: list[int], histories: Histories) -> str:
+    """What the few ranks called of their rounds there, as a sentence; "" where they called something new behind it."""
+    lane, other = root.group.lanes[behind[0]], next(call for rank, call in root.calls.items() if rank not in behind)
+    tokens, place = histories.tokens(lane), lane.places(root.number).start
+    wanted, later = histories.token_of(other), list(tokens[place:])
+    came = wanted in later
+    later = later[: later.index(wanted)] if came else later
+    if not set(later) <= set(tokens[:place]):
+        return ""
+    calls, too = words.plural(len(later), "call"), ", and then came to it too" if came else ""
+    new = "where all others came to a call that is new to them"
+    return f" {ranks(behind, capital=True)} made {calls} like those of the rounds before from there on, {new}{too}."
 
 
 def _or_a_round_more(behind: list[int]) -> tuple[Alternative, ...]:

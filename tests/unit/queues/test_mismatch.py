@@ -289,3 +289,32 @@ def test_the_shape_of_a_call_counts_one_element_as_one() -> None:
     assert str(Shape("all_gather", 1, 8)) == "all_gather (1 to 8 elements)"
     assert str(Shape("all_reduce", 4096, 4096)) == "all_reduce (4,096 elements)"
     assert str(Shape("barrier")) == "barrier"
+
+
+@pytest.mark.parametrize(("behind", "cause"), [([], "uneven-steps"), (LOG, "collective-mismatch")])
+def test_rounds_more_that_are_recorded_are_mended_by_as_many_rounds_and_not_by_sizes(
+    behind: list[Step], cause: str, tmp_path: Path
+) -> None:
+    """All others have come to a call behind their loop, which is new to all."""
+    ahead = [step for step in [*LAYERS * 2, *behind] if not isinstance(step, Sync)]
+    job = JobDumps(every(8, [*LAYERS * 6, *LOG], {3: [*LAYERS * 6, *ahead]}), timed=False)
+    found = verdict(job, tmp_path)
+    assert (found.cause, found.certainty) == (cause, "undetermined")
+    assert 3 in blamed(found)
+    assert found.fix.startswith("call it as often on every rank")
+
+
+def test_rounds_more_are_counted(tmp_path: Path) -> None:
+    ahead = [step for step in LAYERS * 2 if not isinstance(step, Sync)]
+    found = verdict(JobDumps(every(8, [*LAYERS * 6, *LOG], {3: [*LAYERS * 6, *ahead]}), timed=False), tmp_path)
+    assert "Rank 3 made 4 calls like those of the rounds before from there on" in found.summary
+    assert "collective-mismatch" in [each.cause for each in found.alternatives]
+
+
+def test_calls_in_another_order_are_mended_by_one_order_and_not_by_their_sizes(tmp_path: Path) -> None:
+    turn: list[Step] = [Call("all_reduce", 30, 64), Call("all_reduce", 31, 128), Call("broadcast", 32, 8), Sync()]
+    crossed: list[Step] = [turn[1], turn[0], turn[2]]
+    found = verdict(JobDumps(every(4, turn * 8, {2: [*turn * 5, *crossed, *turn * 2]}), timed=False), tmp_path)
+    assert blamed(found) == [2]
+    assert "in another order" in found.summary
+    assert found.fix.startswith("make these calls in one order on every rank")
