@@ -181,7 +181,7 @@ def _finding(one: _Circle, cause: str, stray: list[int], why: str, without: str)
     return Finding(
         cause,
         Certainty.LIKELY if one.counted and (stray or one.queues.level or not one.lost) else Certainty.UNDETERMINED,
-        without or f"{waiting}: {'; '.join(map(str, edges[:3]))}{'; ...' if len(edges) > 3 else ''}.",
+        without or f"{waiting}: {'; '.join(map(str, edges[:3]))}{'; and so on' if len(edges) > 3 else ''}.",
         culprits=tuple((rank, where.get(rank)) for rank in blamed),
         victims=victims(one.chain.path, blamed),
         evidence=(*map(str, edges[:3]), *([why] if why and blamed == stray else [])),

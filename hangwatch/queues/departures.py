@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Frame, Wait
@@ -59,7 +60,11 @@ def departed_in(root: Stuck, histories: Histories) -> Finding | None:
     if departure is None or _is_theirs(departure) or not _tells(departure, root):
         return None
     victims = tuple(sorted({*root.waiting, *root.awaited, *root.calls} - set(departure.ranks)))
-    return finding(departure, victims, wait_edges(root, departure.ranks))
+    waits = wait_edges(root, departure.ranks)
+    if departure.number == root.number and departure.kind is Kind.SKIPPED:
+        usual = apart(departure.own, departure.usual)[1]  # the line that is told, and not that of a helper
+        waits = tuple(replace(edge, where=usual or edge.where) for edge in waits)
+    return finding(departure, victims, waits)
 
 
 def _tells(departure: Departure, root: Stuck) -> bool:

@@ -14,7 +14,7 @@ from .follow import Chain
 from .history import Histories
 from .matching import shape
 from .model import Queues
-from .names import at, ranks
+from .names import at, named, ranks
 from .not_recorded import alternatives as not_recorded
 from .not_recorded import lacking
 from .split_sizes import odd_splits, sizes_differ
@@ -43,7 +43,7 @@ def held(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     return Finding(
         "undetermined" if cut else "device-stall",
         Certainty.LIKELY if few and not running else Certainty.UNDETERMINED,
-        f"{_all(queues, root)} have enqueued {collective(root)}{at(root.call)}; the"
+        f"{_enqueued(queues, root)}; the"
         f" {words.verb(len(root.awaited), 'device', 'devices')} of {ranks(root.awaited)}"
         f" {words.verb(len(root.awaited), 'has', 'have')} not started it, and {before}.",
         stage=Stage.DEVICE,
@@ -81,8 +81,7 @@ def wire(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     return Finding(
         "interconnect-stall",
         Certainty.UNDETERMINED if doubt else Certainty.LIKELY,
-        f"Every device has started {collective(root)}{at(root.call)}, {_same(root)}, and none"
-        f" completes it: the network, the links between the GPUs, or a GPU.{doubt}",
+        f"{_started(root)}, and none completes it: the network, the links between the GPUs, or a GPU.{doubt}",
         stage=Stage.DEVICE,
         passing=True,
         victims=tuple(sorted(root.waiting)),
@@ -99,6 +98,13 @@ def wire(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     )
 
 
+def _started(root: Stuck) -> str:
+    if not root.peers:
+        return f"Every device has started {collective(root)}{at(root.call)}, {_same(root)}"
+    one, other = (f"that of rank {rank} {_end(root, rank)}" for rank in _sender_first(root))
+    return f"Both devices have started their ends of a message, {one} and {other}"
+
+
 def _same(root: Stuck) -> str:
     return f"the same {'operation, in unlike sizes' if sizes_differ(root) else 'call as far as it is recorded'}"
 
@@ -107,10 +113,25 @@ def _groups(root: Stuck, others: Sequence[Stuck]) -> str:
     return words.listed([each.group.title for each in (root, *others)])
 
 
+def _enqueued(queues: Queues, root: Stuck) -> str:
+    """That all came: of a message each rank has enqueued its own end."""
+    if not root.peers:
+        return f"{_all(queues, root)} have enqueued {collective(root)}{at(root.call)}"
+    one, other = (f"rank {rank} has enqueued {_end(root, rank)}" for rank in _sender_first(root))
+    return f"{words.capital(one)} and {other}"
+
+
+def _sender_first(root: Stuck) -> list[int]:
+    return sorted(root.peers, key=lambda rank: root.calls[rank].op != "send")
+
+
+def _end(root: Stuck, rank: int) -> str:
+    """its send of group 1 (pipe.py:44)"""
+    return f"its {named(root.calls[rank], root.number, root.group)}{at(root.calls[rank])}"
+
+
 def _all(queues: Queues, root: Stuck) -> str:
     """All ranks; of a group of which some left no record, those that did."""
-    if root.peers:
-        return "Both ranks"
     told = all(rank in root.group.lanes and root.group.lanes[rank].known for rank in root.group.members)
     return "All ranks" if told else f"All ranks whose {queues.record} tells of it"
 
@@ -130,7 +151,7 @@ def queued(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     return Finding(
         "interconnect-stall" if stands and whole else "undetermined",
         Certainty.UNDETERMINED,
-        f"{collective(root)}{at(root.call)} is enqueued by {_by(root)} and {_completed(root)}; {unknown}.",
+        f"{_state_of(queues, root)}; {unknown}.",
         status=Status.HUNG if stands else Status.WAITING,
         stage=Stage.DEVICE,
         passing=True,
@@ -146,6 +167,12 @@ def queued(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     )
 
 
+def _state_of(queues: Queues, root: Stuck) -> str:
+    if root.peers:
+        return f"{_enqueued(queues, root)}, and neither is complete"
+    return f"{_by(root)} and {_completed(root)}"
+
+
 def _known_of_the_start(queues: Queues, root: Stuck) -> str:
     if root.begun:
         device = words.verb(len(root.begun), "the device", "the devices")
@@ -157,11 +184,12 @@ def _known_of_the_start(queues: Queues, root: Stuck) -> str:
 
 def _by(root: Stuck) -> str:
     """Which ranks have enqueued it: where nothing tells the group's size, others may belong to it and not have come."""
-    told = [rank for rank, lane in root.group.lanes.items() if lane.enqueued >= root.number] if not root.peers else []
+    what = f"{collective(root)}{at(root.call)} is enqueued"
+    told = [rank for rank, lane in root.group.lanes.items() if lane.enqueued >= root.number]
     alike = ", alike," if set(told or root.calls) <= root.calls.keys() and not sizes_differ(root) else ""
     if not root.group.guessed:
-        return f"all of its ranks{alike}"
-    return f"{ranks(told or root.calls)} (others may belong to the group and not have come){alike}"
+        return f"{what} by all of its ranks{alike}"
+    return f"{what} by {ranks(told or root.calls)} (others may belong to the group and not have come){alike}"
 
 
 def _completed(root: Stuck) -> str:
@@ -182,7 +210,7 @@ def _alike(root: Stuck, state: str) -> Iterator[str]:
         facts.append("size")
     if all(one.dtypes for one in compared_by):
         facts.append("type")
-    same = f", the same {words.listed(facts)}" if len(compared) > 1 else ""
+    same = f", the same {words.listed(facts)}" if len(compared) > 1 and not root.peers else ""
     if compared:
         yield f"{ranks(compared)}: {state}{same}"
     if untold:

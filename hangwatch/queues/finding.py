@@ -86,7 +86,7 @@ def not_told(queues: Queues, missing: Sequence[int]) -> str:
         return ""
     none, unread = split_unread(queues, missing)
     lacking = f"no {queues.record} of {ranks(none)}" if none else ""
-    broken = f"the {queues.record} of {ranks(unread)} cannot be read" if unread else ""
+    broken = f"{records_of(queues, unread)} cannot be read" if unread else ""
     said = ", and ".join(filter(None, (lacking, broken)))
     return f"{said}: what {words.verb(len(missing), 'it', 'they')} did is not known"
 
@@ -101,7 +101,15 @@ def of_earlier_runs(queues: Queues) -> tuple[str, ...]:
     """A sentence on records that were left out, if there are any."""
     if not queues.earlier:
         return ()
-    return (f"the {queues.record} of {ranks(queues.earlier)} is of an earlier run, and is left out",)
+    are = words.verb(len(queues.earlier), "is of an earlier run, and is", "are of an earlier run, and are")
+    return (f"{records_of(queues, queues.earlier)} {are} left out",)
+
+
+def records_of(queues: Queues, who: Collection[int]) -> str:
+    """the dump of rank 1, the dumps of ranks 1 and 6"""
+    kind, *more = queues.record.split(" ", 1)  # "line of the watchdog"
+    noun = " ".join((words.verb(len(who), kind, f"{kind}s"), *more))
+    return f"the {noun} of {ranks(who)}"
 
 
 def of_clocks(queues: Queues) -> Iterator[str]:
@@ -123,5 +131,6 @@ def without_record(queues: Queues, root: Stuck) -> tuple[str, ...]:
     lacking = [rank for rank in root.group.members if rank not in root.group.lanes]
     missing = [rank for rank in lacking if rank not in queues.ranks and rank not in queues.earlier]
     silent = [rank for rank in lacking if rank in queues.ranks]
-    elsewhere = f"the {queues.record} of {ranks(silent)} does not tell of {root.group.title}" if silent else ""
+    tell = words.verb(len(silent), "does", "do")
+    elsewhere = f"{records_of(queues, silent)} {tell} not tell of {root.group.title}" if silent else ""
     return tuple(filter(None, (not_told(queues, missing), elsewhere)))

@@ -380,6 +380,9 @@ def _side_words(root: Stuck) -> list[str]:
 
 def _sizes(call: Call) -> str:
     given, made = elements(call.inputs), elements(call.outputs)
+    if call.source is not None and call.target is not None:
+        own = given if call.op == "send" else made
+        return f" of {words.plural(own, 'element')}" if own is not None else ""
     return f" of {given:,} elements for {made:,}" if given is not None and made is not None else ""
 
 

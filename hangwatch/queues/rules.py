@@ -6,7 +6,7 @@ come often is not. Then the rank is named, and the cause stays undetermined.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Frame, Status
@@ -162,11 +162,10 @@ def _beside(chain: Chain) -> list[Stuck]:
 
 
 def _not_in(one: Stuck) -> str:
-    """Ranks 5-7 have not enqueued all_reduce 4 of group 6, for which ranks 1 and 2 wait"""
-    return (
-        f"Nor has {ranks(one.awaited)} enqueued {collective(one)}{at(one.call)}, for which {ranks(one.waiting)}"
-        f" {words.verb(len(one.waiting), 'waits', 'wait')}"
-    )
+    """Nor have ranks 5-7 enqueued all_reduce 4 of group 6, for which ranks 1 and 2 wait"""
+    have, wait = words.verb(len(one.awaited), "has", "have"), words.verb(len(one.waiting), "waits", "wait")
+    what = f"{collective(one)}{at(one.call)}"
+    return f"Nor {have} {ranks(one.awaited)} enqueued {what}, for which {ranks(one.waiting)} {wait}"
 
 
 def _may_still_come(queues: Queues, root: Stuck) -> bool:
@@ -226,8 +225,8 @@ def _stale(
     return Finding(
         "undetermined",
         Certainty.UNDETERMINED,
-        f"The dumps are of different moments: that of {ranks(root.awaited)} ends before {before}"
-        f" {words.verb(len(root.awaited), 'it', 'them')}, and so went on; {ranks(root.waiting)}"
+        f"The dumps are of different moments: {_that_of(root.awaited)} {words.verb(len(root.awaited), 'ends', 'end')}"
+        f" before {before} {words.verb(len(root.awaited), 'it', 'them')}, and so went on; {ranks(root.waiting)}"
         f" {words.verb(len(root.waiting), 'was', 'were')} in {collective(root)}{at(root.call)}.",
         status=Status.HUNG if root.expired else Status.WAITING,
         victims=root.waiting,
@@ -256,9 +255,9 @@ def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
             None,
             (
                 f"there is no {queues.record} of {ranks(silent)}" if silent else "",
-                f"that of {ranks(lost)} does not tell of this group" if lost else "",
-                f"that of {ranks(older)} is of an earlier run" if older else "",
-                f"that of {ranks(unread)} cannot be read" if unread else "",
+                f"{_that_of(lost)} {words.verb(len(lost), 'does', 'do')} not tell of this group" if lost else "",
+                f"{_that_of(older)} {words.verb(len(older), 'is', 'are')} of an earlier run" if older else "",
+                f"{_that_of(unread)} cannot be read" if unread else "",
             ),
         )
     )
@@ -277,6 +276,10 @@ def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         " these processes first",
         passing=True,
     )
+
+
+def _that_of(who: Collection[int]) -> str:
+    return f"{words.verb(len(who), 'that', 'those')} of {ranks(who)}"
 
 
 def _died(silent: list[int]) -> Alternative:

@@ -33,11 +33,11 @@ def render(
 
     It fits one screen; `verbose` shows every sentence of the argument and the evidence instead.
     """
-    page = _Page(min(max(width, NARROWEST), _WIDEST), color)
+    page = _Page(min(max(width, NARROWEST), _WIDEST), color, whole=verbose)
     style = _HEADLINE.get(incident.status, _RED)
     lines = [*page.wrapped(f"hangwatch: {words.headline(incident)}", 0, style, most=2), ""]
     lines += page.wrapped(incident.verdict.summary or words.NO_VERDICT, 2, _BOLD, most=4)
-    for sentence in incident.verdict.details[:3]:
+    for sentence in incident.verdict.details[: None if verbose else 3]:
         lines += page.wrapped(sentence, 2, most=2)
     lines.append("")
     rows = [page.row(row) for row in _rows(incident, verbose)]
@@ -140,15 +140,18 @@ def _fitting(rows: list[_Row], room: int) -> Iterator[str]:
 
 
 class _Page:
-    """Wraps text to a width and colours it. Everything that comes in is cleaned first."""
+    """Wraps text to a width and colours it, and cuts what is too long unless it shows the `whole`.
 
-    def __init__(self, width: int, color: bool) -> None:
-        self.width, self.color = width, color
+    Everything that comes in is cleaned first.
+    """
+
+    def __init__(self, width: int, color: bool, *, whole: bool = False) -> None:
+        self.width, self.color, self.whole = width, color, whole
 
     def wrapped(self, text: str, indent: int, style: str = "", *, most: int) -> list[str]:
         """Lines behind `indent` spaces; `most` is how many they may be on a screen of 100 columns."""
         room = self.width - indent
-        most = max(most, -(-most * (100 - indent) // room))
+        most = sys.maxsize if self.whole else max(most, -(-most * (100 - indent) // room))
         lines = textwrap.wrap(words.clean(text), room, max_lines=most, placeholder=" ...", break_on_hyphens=False)
         return [" " * indent + _styled(line, style, self.color) for line in lines]
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from hangwatch.queues.departure import Departure
 from hangwatch.queues.departures import finding
 from hangwatch.queues.model import Call, Communicator
 from hangwatch.queues.readings import Kind
+from tests.dump_verdicts import blamed, verdict
+from tests.dump_world import Call as Made
+from tests.dump_world import JobDumps, Step, Sync, every
 
 
 @pytest.mark.parametrize(
@@ -27,3 +32,13 @@ def test_calls_that_agree_again_are_counted(agreeing: int, said: str) -> None:
         majority=True,
     )
     assert any(said in sentence for sentence in finding(departure, (0, 2)).evidence)
+
+
+def test_the_wait_names_the_line_of_the_call_that_was_left_out_as_the_summary_does(tmp_path: Path) -> None:
+    """One helper makes both calls: the lines that called it tell them apart."""
+    turn: list[Step] = [Made("all_reduce", 29, 64, via=290), Made("all_reduce", 29, 128, via=150), Sync()]
+    job = JobDumps(every(4, turn * 8, {2: [*turn * 5, *turn[1:], *turn * 2]}), timed=False)
+    found = verdict(job, tmp_path)
+    assert blamed(found) == [2]
+    assert "Rank 2 left out all_reduce 11 of the default group (train.py:290)" in found.summary
+    assert [edge.where.line for edge in found.waits if edge.where] == [290]

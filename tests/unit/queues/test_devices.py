@@ -154,3 +154,21 @@ def test_a_device_whose_call_is_not_recorded_is_not_said_to_be_held_by_a_kernel_
     found = verdict(tmp_path)
     assert (found.cause, found.certainty) == ("undetermined", "undetermined")
     assert "does not show what is before it there" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("timed", "said"),
+    [(True, "; the device of rank 1 has not started it"), (False, ", and neither is complete; without start events")],
+)
+def test_of_a_message_each_rank_has_enqueued_its_own_end(timed: bool, said: str, tmp_path: Path) -> None:
+    stuck: list[Step] = [Call("all_reduce", 20, 64), Sync(), *([StuckKernel()] if timed else [])]
+    programs: dict[int, list[Step]] = {
+        0: [*stuck[:2], Call("send", 30, 64, "pp", peer=1)],
+        1: [*stuck, Call("recv", 40, 64, "pp", peer=0)],
+    }
+    broken = {} if timed else {"pp": 1}
+    JobDumps(programs, {"pp": (0, 1)}, timed=timed, broken=broken).write(tmp_path)
+    found = verdict(tmp_path)
+    ends = "Rank 0 has enqueued its send of group 1 (pp) (train.py:30) and rank 1 has enqueued its recv of group 1 (pp)"
+    assert found.summary.startswith(f"{ends} (train.py:40){said}")
+    assert not any("the same operation" in each for each in found.evidence)

@@ -50,3 +50,14 @@ def test_without_call_sites_a_call_that_is_new_to_a_rank_may_come_behind_its_loo
     assert blamed(found) == [2]
     assert found.certainty is Certainty.UNDETERMINED
     assert "uneven-steps" in {found.cause, *(each.cause for each in found.alternatives)}
+
+
+def test_of_several_ranks_that_did_not_come_in_another_group_it_is_said_in_the_plural(tmp_path: Path) -> None:
+    groups: dict[str, tuple[int, ...]] = {"few": (0, 1, 2, 3, 4), "more": (5, 6, 7, 8, 9)}
+    turn: dict[int, list[Step]] = {
+        rank: [Call("all_reduce", 20, 64, "few" if rank < 5 else "more"), Sync()] for rank in range(10)
+    }
+    programs = {rank: turn[rank] * (5 if rank in (0, 5, 6) else 6) for rank in range(10)}
+    found = verdict(JobDumps(programs, groups, timed=False), tmp_path)
+    assert blamed(found) == [0, 5, 6]
+    assert "Nor have ranks 5-6 enqueued all_reduce 6" in found.summary

@@ -148,7 +148,7 @@ def test_a_rank_that_was_started_anew_is_told_of_and_no_other_one_is_said_to_lac
     said = "rank 3 may have ended and been started anew, while ranks 0-2 waited on"
     assert said in {each.why_not for each in found.alternatives}
     told = " ".join((found.summary, *found.evidence, *found.details))
-    assert "that of ranks 0-2 is of an earlier run" in told
+    assert "those of ranks 0-2 are of an earlier run" in told
     assert "no dump of" not in told
 
 
@@ -161,7 +161,7 @@ def test_dumps_of_a_larger_job_before_are_left_out_and_count_for_no_missing_rank
         (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(later, protocol=2))
     found = verdict_on(tmp_path)
     assert blamed(found) == [1]
-    assert "The dump of ranks 3-4 is of an earlier run, and is left out." in found.details
+    assert "The dumps of ranks 3-4 are of an earlier run, and are left out." in found.details
     assert evidence_files.sort_out([tmp_path]).queues.world_size == 3
 
 

@@ -158,6 +158,15 @@ def test_verbose_prints_the_whole_argument() -> None:
     assert whole.count("\n  proof   ") == 1
 
 
+def test_verbose_cuts_no_sentence() -> None:
+    made = _large()
+    assert " ...\n" in terminal.render(made, 100)
+    whole = terminal.render(made, 100, verbose=True)
+    assert " ...\n" not in whole
+    told = " ".join(whole.split())
+    assert all(" ".join(sentence.split()) in told for sentence in made.verdict.details)
+
+
 def test_why_an_unproven_hang_is_called_hung() -> None:
     assert "\n  hung    no counter of ranks 0-3 has moved for 2 min 6 s" in terminal.render(
         examples.undetermined(), 100
