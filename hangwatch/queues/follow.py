@@ -26,7 +26,7 @@ class Chain:
     weight: int = 0  # ranks that wait for it
     beside: tuple[Stuck, ...] = ()  # calls of other groups to which other ranks have not come
     opened: tuple[Stuck, ...] = ()  # all calls that are open
-    held: bool = False  # the ranks that its root awaits left no record, and may stand behind other open calls
+    held: bool = False  # nothing in its root shows that the ranks did not come to it that left no record
 
     @property
     def circle(self) -> bool:
@@ -131,14 +131,15 @@ class Follower:
                 known.path = chain.path
         ordered = _due_first(sorted(found.values(), key=self._importance, reverse=True), due)
         awaiting = [chain.roots[0] for chain in ordered if _ranks_did_not_come(chain)]
-        held = {rank for each in self.stuck if self._later(each) for rank in each.awaited}
+        explained = [each for each in self.stuck if each.waiting and self._behind(each) == list(each.waiting)]
+        held = {rank for each in explained for rank in each.awaited}
         for chain in ordered:
             root, chain.opened = chain.roots[0], tuple(self.stuck)
-            chain.held = _are_held(root, held)
+            chain.held = self._is_open_anyway(root, held)
             if any(root is each for each in awaiting):
                 others = (each for each in awaiting if each is not root and each.kind is root.kind)
-                apart = (each for each in others if not _are_held(each, held))
-                chain.beside = tuple(each for each in apart if not self._wait_elsewhere(each))
+                first = (each for each in others if not self._is_open_anyway(each, held))
+                chain.beside = tuple(each for each in first if not self._wait_elsewhere(each))
         return ordered
 
     def _importance(self, chain: Chain) -> tuple[int, bool, int]:
@@ -153,13 +154,19 @@ class Follower:
         """The ranks that are awaited wait in other calls, with whose ends they may come."""
         return all(any(rank in other.waiting for other in self._by_rank.get(rank, ())) for rank in one.awaited)
 
-    def _later(self, one: Stuck) -> bool:
-        """Whether a call of which some records do not tell stands, on each rank that waits in it, behind another one.
+    def _behind(self, one: Stuck) -> list[int]:
+        """The ranks that wait in a call, of which some records do not tell, behind another open one."""
+        if one.kind is not Kind.MISSING:
+            return []
+        return [rank for rank in one.waiting if any(before(other, one, rank) for other in self._by_rank[rank])]
 
-        Then it is open however the others came to it, and these may stand where those ranks do.
+    def _is_open_anyway(self, one: Stuck, held: set[int]) -> bool:
+        """Whether nothing in that call shows that the ranks without a record did not come to it.
+
+        It is open however they came to it; or they are `held`: in another call all those that wait for them stand
+        behind others, and they may stand there too.
         """
-        ahead = (any(before(other, one, rank) for other in self._by_rank[rank]) for rank in one.waiting)
-        return one.kind is Kind.MISSING and all(ahead)
+        return bool(self._behind(one)) or (one.kind is Kind.MISSING and held.issuperset(one.awaited))
 
     def _walk(self, start: Stuck) -> Chain:
         """To the end along the first edges, which are those of the ranks that are awaited."""
@@ -172,11 +179,6 @@ class Follower:
                 circle = path[path.index(following) :]
                 return Chain(tuple(circle), tuple(path))
             path.append(following)
-
-
-def _are_held(one: Stuck, held: set[int]) -> bool:
-    """Whether the ranks of which no record tells are held where the members of another group of theirs are."""
-    return one.kind is Kind.MISSING and held.issuperset(one.awaited)
 
 
 def _due_first(ordered: list[Chain], due: Due) -> list[Chain]:

@@ -273,7 +273,7 @@ def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         alternatives=(*((_died(silent),) if blamed and silent else ()), *_anew(queues)),
         waits=wait_edges(root),
         fix=f"give the records of {ranks(root.awaited)} {'of that run' if older else 'too'}; if there are none, look at"
-        " these processes first",
+        f" {words.verb(len(root.awaited), 'its process', 'their processes')} first",
         passing=True,
     )
 

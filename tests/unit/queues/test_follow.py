@@ -90,3 +90,19 @@ def test_members_of_groups_that_left_no_record_are_told_where_the_size_of_the_jo
     found = _without_the_world(Job(8, programs, STAGES, silent=(7,))).verdict
     assert [each.rank for each in found.culprits] == [1]
     assert "No dump of rank 7: what it did is not known." in found.details
+
+
+def test_a_member_without_a_record_is_not_blamed_where_another_one_stands_before_that_call() -> None:
+    """Rank 5 has enqueued the gradients of its column too; its device has not come to them, whatever rank 9 did."""
+    groups = {f"tp{row}": tuple(range(4 * row, 4 * row + 4)) for row in range(4)}
+    groups |= {f"dp{place}": tuple(range(place, 16, 4)) for place in range(4)}
+
+    def turn(rank: int) -> list[Op]:
+        layers = loop(2, Op("all_reduce", 30, 256, f"tp{rank // 4}"))
+        return [*layers, Op("all_reduce", 40, 4096, f"dp{rank % 4}")]
+
+    programs = {rank: loop(5, *turn(rank)) for rank in range(16)}
+    programs[6] = programs[6][:-3]
+    found = _without_the_world(Job(16, programs, groups, silent=(6, 9))).verdict
+    assert [each.rank for each in found.culprits] == [6]
+    assert any("No dump of ranks 6 and 9" in said for said in found.details)
