@@ -12,8 +12,8 @@ from .follow import Chain
 from .model import Queues
 from .stuck import Kind
 
-_LOOKED_AT = 16  # further ends of chains that are judged: in a large job many may be one fault
-_MOST_TOLD = 3
+_ENDS_JUDGED = 16  # further ends of chains that are judged: in a large job many may be one fault
+_FAULTS_TOLD = 3  # besides the first; more would hide it
 _NOT_COME = frozenset({Kind.ABSENT, Kind.MISSING})
 
 Judged = Callable[[Chain], Finding | None]
@@ -48,8 +48,8 @@ def _others(
     taken = {rank for root in chain.roots for rank in root.group.members} | {rank for rank, _ in first.culprits}
     apart = (each for each in later if taken.isdisjoint(_members(each)))
     told = 0
-    for other in list(apart)[:_LOOKED_AT]:
-        if told == _MOST_TOLD or not taken.isdisjoint(_members(other)) or not _may_be_told(queues, other):
+    for other in list(apart)[:_ENDS_JUDGED]:
+        if told == _FAULTS_TOLD or not taken.isdisjoint(_members(other)) or not _may_be_told(queues, other):
             continue
         found = judged(other)
         if found is not None and found.status is Status.HUNG and found.culprits and _is_known(found, other):

@@ -20,7 +20,7 @@ from .names import at, ranks
 from .stuck import Stuck
 
 _ALWAYS_EQUAL = 3  # earlier exchanges from that line in which all ranks gave equally many, and none where they did not
-_LOOKED_AT = 64  # numbers before the one that stands
+_EARLIER_NUMBERS = 64  # numbers before the one that stands
 
 Sizes = tuple[int | None, int | None]
 
@@ -51,7 +51,7 @@ def _sizes(call: Call) -> Sizes:
 def _equal_before(queues: Queues, root: Stuck) -> int:
     """In how many exchanges from that line all ranks gave equally many; 0 where they differed in one."""
     place, equal = root.call.where if root.call is not None else None, 0
-    for number in range(root.number - 1, max(root.number - _LOOKED_AT, 0), -1):
+    for number in range(root.number - 1, max(root.number - _EARLIER_NUMBERS, 0), -1):
         found = [queues.call(lane, at[0]) for lane in root.group.lanes.values() if (at := lane.places(number))]
         such = [call for call in found if kind_of(call) == "all_to_all" and call.where == place]
         if len(such) < len(root.group.members):
