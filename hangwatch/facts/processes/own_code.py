@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
 from hangwatch import words
 from hangwatch.facts.case import Case
@@ -21,7 +22,7 @@ from hangwatch.ranks.processes import computes
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Activity, Doing, Within
 from hangwatch.stacks.classify import activity
-from hangwatch.stacks.frames import main_thread_of
+from hangwatch.stacks.frames import main_thread_of, name_of, origin
 
 WAITS_FOR_OTHERS = frozenset({Doing.LOCK, Doing.JOIN_CHILD, Doing.PIPE})
 COMPUTING = 5.0  # times its patience that a rank may compute in code of its own before that is called a loop
@@ -29,6 +30,7 @@ IN_CODE = frozenset(
     {Doing.CODE, Doing.LOCK, Doing.SOCKET, Doing.EVENTS, Doing.SLEEP, Doing.FILE_LOCK, Doing.PIPE, Doing.JOIN_CHILD}
 )
 _DEBUGGER = re.compile(r"/lib(64)?/python\d[.\d]*t?/(pdb|bdb)\.py$")
+_QUEUES = re.compile(r"/lib(64)?/python\d[.\d]*t?/(queue|multiprocessing/queues)\.py$")
 _NAMELESS = {  # what /proc calls descriptors without a file
     "pipe:[": "on a pipe",
     "socket:[": "on a socket",
@@ -111,13 +113,11 @@ def how_stuck(view: RankView) -> str:
     """On what a rank is blocked, as far as the system or its frames say."""
     if lock := held_lock(view):
         return f"it waits for {lock_name(lock)}, {holds(lock)}"
-    if idle := idle_children(view):
-        return f"it waits for a result of {_named(idle)} for work: a task was lost, as when a process of a pool dies"
-    if children := stuck_children(view):
-        return f"it waits for its {_children_words(children)}"
-    if child := _only_child(view):
-        return f"it waits for its {child.as_child}"
+    if children := _for_children(view):
+        return children
     process = view.in_kernel
+    if waits_for_tasks(view):
+        return "it waits until each item of a queue is reported as done"
     if process is not None and process.received_delta_bytes and view.receives:
         return f"it receives data ({words.size(process.received_delta_bytes)} in the last second)"
     if process is not None and process.blocked_on is not None:
@@ -146,6 +146,16 @@ def how_stuck(view: RankView) -> str:
     return "it waits and uses no processor time" if view.idle else "it does not come back"
 
 
+def _for_children(view: RankView) -> str:
+    """For which child processes a rank waits, and where they are; "" for none."""
+    if idle := idle_children(view):
+        return f"it waits for a result of {_named(idle)} for work: a task was lost, as when a process of a pool dies"
+    if children := stuck_children(view):
+        return f"it waits for its {_children_words(children)}"
+    child = _only_child(view)
+    return f"it waits for its {child.as_child}" if child else ""
+
+
 def _at_most(process: ProcessFacts | None) -> str:
     """` (for 80 s at most)`, where it gives up by itself then."""
     most_s = waits_at_most(process)
@@ -160,6 +170,12 @@ def _of_own_locks(locks: OwnLocks) -> str:
         f"it waits for {locks.taken}, which its thread {locks.thread!r} holds, and that thread waits for"
         f" {locks.held}{words.at(locks.where)}, which the main one holds: a deadlock of two locks"
     )
+
+
+def waits_for_tasks(view: RankView) -> bool:
+    """It stands in the `join` of a queue, which returns when `task_done` was called for each item that was put in."""
+    library = takewhile(lambda frame: origin(frame.file) != "user", view.evidence.main_stack)
+    return any(name_of(frame.function) == "join" and _QUEUES.search(frame.file) for frame in library)
 
 
 def others_compute(view: RankView) -> bool:

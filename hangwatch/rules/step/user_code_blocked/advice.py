@@ -5,7 +5,13 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.processes.child import idle_children
 from hangwatch.facts.processes.locks import held_lock
-from hangwatch.facts.processes.own_code import ended_children, in_debugger, reads_input, stuck_children
+from hangwatch.facts.processes.own_code import (
+    ended_children,
+    in_debugger,
+    reads_input,
+    stuck_children,
+    waits_for_tasks,
+)
 from hangwatch.facts.processes.own_locks import own_locks
 from hangwatch.facts.processes.sleep import sleeps_long
 from hangwatch.model import ProcessFacts
@@ -44,6 +50,8 @@ def advice(view: RankView, threads: list[str]) -> str:
         return _of_ended(ended[0])
     if children:
         return _BY_WAIT[Doing.JOIN_CHILD]
+    if waits_for_tasks(view):
+        return "call task_done() for each item that was taken, also after an error: in a finally block"
     return _of_a_peer(view) or _of_a_loop(view) or _of_a_lock(view, threads) or _BY_WAIT.get(view.now.doing, "")
 
 

@@ -113,3 +113,16 @@ def test_a_pool_whose_processes_wait_for_work_has_lost_the_task() -> None:
         "it waits for a result of its 2 child processes, all of which wait for work: a task was lost, as when a process"
         " of a pool dies"
     )
+
+
+def test_a_rank_that_joins_a_queue_is_told_that_an_item_is_not_reported_as_done() -> None:
+    joins = (
+        Frame(f"{LIB}/threading.py", 327, "Condition.wait"),
+        Frame(f"{LIB}/queue.py", 90, "Queue.join"),
+        Frame(SCRIPT, 29, "finish"),
+    )
+    late = rank(0, joins, issued=4, completed=4, facts={"system_call": "futex"}, still_s=99.0)
+    waits = rank(1, IN_BARRIER, issued=5, completed=4, still_s=99.0)
+    judgement = judge(late, waits)
+    assert "until each item of a queue is reported as done" in judgement.verdict.summary, judgement.verdict.summary
+    assert "call task_done() for each item" in judgement.verdict.fix
