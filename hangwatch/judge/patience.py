@@ -76,7 +76,8 @@ def held(snapshot: Snapshot) -> dict[int, str]:
     """Rank to the fact that keeps it from going on by itself, in words that follow "it"."""
     views = [RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks]
     living = [view for view in views if not view.dead]
-    together = (snapshot.job.world_size or len(living)) > 1
+    # A thread at its task, on whichever rank, may give what the others wait for.
+    together = (snapshot.job.world_size or len(living)) > 1 and not any(map(_has_tasks, living))
     ports = store_ports(living)
     found = {view.rank: _held(view, together and _all_wait_for(view, living, ports), ports) for view in living}
     facts = {
@@ -245,12 +246,7 @@ def _sleeps(view: RankView) -> bool:
 
 
 def _all_wait_for(view: RankView, living: Iterable[RankView], ports: Container[str]) -> bool:
-    """Every other rank here waits for ranks, if for what they set in the store; some may be held at the same line.
-
-    A thread at its task, on whichever rank, may be what gives it.
-    """
-    if any(map(_has_tasks, living)):
-        return False
+    """Every other rank here waits for ranks, if for what they set in the store; some may be held at the same line."""
     others = [other for other in living if other is not view]
     waiting = [other for other in others if other.now.doing in _WAITS_FOR_RANKS or awaits_key(other, ports)]
     alike = [other for other in others if other not in waiting and not other.works and other.where == view.where]

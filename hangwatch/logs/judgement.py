@@ -14,7 +14,7 @@ from hangwatch.stacks.frames import user_frame
 from .. import queues as model
 from ..queues.model import Queues
 from . import alone, communicators, desync, ends, interfaces, kernel, last_words, plain, rendezvous, versions
-from .model import UNNUMBERED, Fault, LateAtBarrier, Logs, Timeout
+from .model import UNNUMBERED, Fault, LateAtBarrier, Logs, Raised, Timeout
 from .queued import completed, of_no_group, to_peers
 from .tracebacks import brought_down
 from .unknown import unknown
@@ -28,6 +28,7 @@ _OF_NO_GROUP = (
     "collectives of several groups that torch's watchdog gave up; lines of torch before 2.3 do not name the groups",
     "give the flight recorder's dumps too, or run with a newer torch: both name the group of each call",
 )
+_NOT_INSTALLED = ("ImportError", "ModuleNotFoundError")
 _WITHOUT_NUMBER = (
     "collectives that torch's watchdog gave up; lines of torch before 2.0 do not number the calls",
     "run with a newer torch, whose lines name the number and the group of each call, and which writes dumps",
@@ -79,18 +80,15 @@ def _with_ends(queues: Queues, logs: Logs) -> Logs:
 
 
 def _by_its_error(judged: Judgement, logs: Logs) -> Judgement:
-    """The one rank that left the others' order has raised an error of its own, as no other rank did: that led it there.
-
-    What is in its log may have been caught; where it ended the rank, that came before all waiting.
-    """
+    """The one rank that left the order of the others has raised an error of its own before: that led it there."""
     verdict = judged.verdict
     raised = logs.raised.get(verdict.culprits[0].rank or 0) if len(verdict.culprits) == 1 else None
-    alike = raised is not None and sum(each.text == raised.text for each in logs.raised.values()) > 1
-    if raised is None or alike or brought_down(raised.text) or verdict.certainty is Certainty.PROVEN:
+    if raised is None or not _led_there(raised, logs) or verdict.certainty is Certainty.PROVEN:
         return judged
     (culprit,) = verdict.culprits
     who = words.ranks([culprit.rank or 0], capital=True)
-    said = f"{who} raised {words.command(raised.text, 200)}{words.at(raised.where)}, and went on."
+    went_on = "" if raised.ended else ", and went on"
+    said = f"{who} raised {words.command(raised.text, 200)}{words.at(raised.where)}{went_on}."
     verdict = replace(
         verdict,
         cause="exception-on-one-rank",
@@ -101,6 +99,17 @@ def _by_its_error(judged: Judgement, logs: Logs) -> Judgement:
         alternatives=tuple(each for each in verdict.alternatives if each.cause != "exception-on-one-rank"),
     )
     return replace(judged, verdict=verdict)
+
+
+def _led_there(raised: Raised, logs: Logs) -> bool:
+    """It came before the rank waited: ahead of its watchdog's lines, or the call that failed was made in its handler.
+
+    No other rank raised the same. An import that fails and is caught tells a program what is installed.
+    """
+    alike = sum(each.text == raised.text for each in logs.raised.values()) > 1
+    before = not raised.late or brought_down(raised.then)
+    asks = not raised.ended and raised.text.startswith(_NOT_INSTALLED)
+    return before and not (alike or asks or brought_down(raised.text))
 
 
 def _of_logs(logs: Logs) -> Judgement | None:

@@ -95,7 +95,7 @@ class Raised:
     """The exception that ended a rank, from its traceback. `ended` is False where it may have been caught and told.
 
     `last` says that nothing comes behind it in the rank's own file. `then` is what was raised while it was handled, and
-    ended the rank.
+    ended the rank. `late` says that the rank's watchdog had given up before.
     """
 
     text: str
@@ -103,6 +103,7 @@ class Raised:
     ended: bool = False
     last: bool = False
     then: str = ""
+    late: bool = False
 
 
 @dataclass(frozen=True)

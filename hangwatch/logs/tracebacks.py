@@ -17,6 +17,8 @@ from hangwatch.stacks.frames import origin
 from .model import Logs, Raised
 
 _CRASH = "Fatal Python error: "
+_CRASHED = "Current thread "
+_STACKS = (_CRASHED, "Thread ")
 MARKS = ("Traceback (most recent call last)", _CRASH)
 _PREFIX = re.compile(r"^\[rank(\d+)\]: ?(.*)$")
 _PLACE = re.compile(r'^\s+File "([^"]+)", line (\d+),? in (\S+)')
@@ -54,6 +56,8 @@ class _Open:
     crash: str = ""
     before: Raised | None = None
     handled: bool = False  # else it was made of that one on purpose
+    elsewhere: bool = False  # the stack of a crash that is being read is of another thread
+    stacks: int = 0
 
 
 class Tracebacks:
@@ -74,6 +78,7 @@ class Tracebacks:
         prefix = _PREFIX.match(line)
         whose, said = (int(prefix[1]), prefix[2]) if prefix else (rank, line)
         if said.startswith(MARKS[0]):
+            self._finish(whose, logs)
             handled = self._chained.pop(whose, None)
             before = self._told.pop(whose, None)
             chained = before if handled is not None else None
@@ -85,6 +90,9 @@ class Tracebacks:
         if said.startswith((_WHILE_HANDLED, _MADE_OF_IT)):
             self._chained[whose] = said.startswith(_WHILE_HANDLED)
         known = self._open.get(whose)
+        if known is not None and known.crash and said.startswith(_STACKS):
+            known.elsewhere = not said.startswith(_CRASHED)
+            known.stacks, known.where = known.stacks + 1, None
         return known is not None and self._further(whose, known, said, logs)
 
     def _further(self, rank: int | None, known: _Open, said: str, logs: Logs) -> bool:
@@ -105,9 +113,9 @@ class Tracebacks:
         """A traceback names its outermost call first, the stack of a crash the innermost."""
         user = origin(place.file) == "user"
         if known.crash:
-            if user or known.where is None:
+            if known.where is None or (user and origin(known.where.file) != "user"):
                 known.where = place
-            if user:
+            if user and not known.elsewhere:
                 del self._open[rank]
                 return self._crashed(rank, known, logs)
         elif user or known.where is None:
@@ -115,13 +123,15 @@ class Tracebacks:
         return False
 
     def _keep(self, rank: int, raised: Raised, logs: Logs) -> bool:
-        logs.raised[rank] = raised
+        late = any(each.rank == rank for each in logs.timeouts)
+        logs.raised[rank] = replace(raised, late=late)
         logs.ranks.add(rank)
         self._last = rank
         return True
 
     def _crashed(self, rank: int | None, known: _Open, logs: Logs) -> bool:
-        raised = Raised(known.crash, known.where, ended=True)
+        where = None if known.elsewhere and known.stacks > 1 else known.where  # of several, any may have crashed
+        raised = Raised(known.crash, where, ended=True)
         if rank is not None:
             return self._keep(rank, raised, logs)
         logs.nameless[raised] = None
@@ -131,9 +141,14 @@ class Tracebacks:
         """The file has ended."""
         if self._last is not None:
             logs.raised[self._last] = replace(logs.raised[self._last], last=True)
-        for rank, known in self._open.items():
-            if known.crash:  # no line of the program's stood in its stack
-                self._crashed(rank, known, logs)
+        for rank in list(self._open):
+            self._finish(rank, logs)
+
+    def _finish(self, rank: int | None, logs: Logs) -> None:
+        """A crash is told also where no line of the program's stood in the stack of its thread."""
+        known = self._open.pop(rank, None)
+        if known is not None and known.crash:
+            self._crashed(rank, known, logs)
 
 
 def _first(known: _Open, raised: Raised) -> Raised:

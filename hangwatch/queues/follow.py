@@ -133,13 +133,13 @@ class Follower:
         awaiting = [chain.roots[0] for chain in ordered if _ranks_did_not_come(chain)]
         explained = [each for each in self.stuck if each.waiting and self._behind(each) == list(each.waiting)]
         held = {rank for each in explained for rank in each.awaited}
+        first = [each for each in awaiting if not (self._is_open_anyway(each, held) or self._wait_elsewhere(each))]
+        told = set(map(id, awaiting))
         for chain in ordered:
             root, chain.opened = chain.roots[0], tuple(self.stuck)
             chain.held = self._is_open_anyway(root, held)
-            if any(root is each for each in awaiting):
-                others = (each for each in awaiting if each is not root and each.kind is root.kind)
-                first = (each for each in others if not self._is_open_anyway(each, held))
-                chain.beside = tuple(each for each in first if not self._wait_elsewhere(each))
+            if id(root) in told:
+                chain.beside = tuple(each for each in first if each is not root and each.kind is root.kind)
         return ordered
 
     def _importance(self, chain: Chain) -> tuple[int, bool, int]:

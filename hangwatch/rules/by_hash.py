@@ -26,9 +26,9 @@ def with_its_hash(case: Case, found: Finding, cause: str, ways: Mapping[int, Pat
     return replace(
         found,
         cause=cause,
-        certainty=found.certainty if found.certainty is not Certainty.UNDETERMINED else Certainty.LIKELY,
-        summary=f"{found.summary.removesuffix('.')}. `{hashed.text}` ({words.place(hashed.where)}) depends on hashes,"
-        " which differ from process to process.",
+        certainty=Certainty.LIKELY,  # the source gives hints, and never proof
+        summary=f"{found.summary.removesuffix('.')}. `{hashed.text}` ({words.place(hashed.where)}) goes by hashes,"
+        " which differ from process to process, but for numbers.",
         fix=_FIX,
         culprits=case.culprits(ways, hashed.where),
         victims=tuple(rank for rank in case.blocked if rank not in ways),

@@ -241,7 +241,12 @@ def rank_decorators(scope: ast.AST) -> list[ast.expr]:
 
 def caches(scope: ast.AST) -> list[ast.expr]:
     """The decorators of a function that call it once for each of its arguments: `@functools.lru_cache`."""
-    return [each for each in _decorators(scope) if not _CACHES.isdisjoint(_names(each))]
+    return [each for each in _decorators(scope) if _last_name(each) in _CACHES]
+
+
+def _last_name(decorator: ast.expr) -> str:
+    function = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def _decorators(scope: ast.AST) -> list[ast.expr]:

@@ -15,28 +15,40 @@ from hangwatch.source.syntax import IMPORTED, Function, called, scope_of, within
 _SETS = frozenset({"set", "frozenset"})
 _STILL_SETS = frozenset({"union", "intersection", "difference", "symmetric_difference", "copy"})
 _OPERATORS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
+_NUMBERS = frozenset({"int", "len", "float", "get_rank", "get_world_size"})
 _KEEP_ORDER = frozenset({"list", "tuple", "enumerate", "iter", "tqdm"})
 
 
 def by_hash(frames: Sequence[tuple[Frame, ast.Module]]) -> Hashed | None:
-    """The innermost line on the way to a call by the user's `frames` that goes through a set, or asks for a hash."""
-    for frame, tree in frames:
+    """The innermost line on the way to a call by the user's `frames` that goes through a set, or asks for a hash.
+
+    Of the frames that lead to the function with the call, a loop counts where it hands on what it goes through.
+    """
+    for depth, (frame, tree) in enumerate(frames):
         scope = scope_of(tree, frame.line)
         for loop in loops_around(scope, frame.line):
             if isinstance(loop, ast.For) and _is_set(loop.iter, scope, tree):
+                if depth and not _hands_on(_statement(scope, frame.line), loop.target):
+                    continue
                 text = f"for {ast.unparse(loop.target)} in {ast.unparse(loop.iter)}"
                 return Hashed(Frame(frame.file, loop.lineno, frame.function), text)
-        if (found := _asked(scope, frame, tree)) is not None:
+        if not depth and (found := _asked(scope, frame, tree)) is not None:
             return found
     return None
+
+
+def _hands_on(statement: ast.stmt | None, target: ast.expr) -> bool:
+    names = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
+    used = (node for part in _heads(statement) for node in ast.walk(part) if isinstance(node, ast.Name))
+    return any(node.id in names for node in used)
 
 
 def _is_set(value: ast.expr, scope: ast.AST, tree: ast.Module) -> bool:
     """A set, or what keeps its order; numbers hash alike everywhere."""
     if isinstance(value, ast.Set):
-        return not all(isinstance(each, ast.Constant) and isinstance(each.value, int | float) for each in value.elts)
+        return not all(map(_is_number, value.elts))
     if isinstance(value, ast.SetComp):
-        return True
+        return not _is_number(value.elt)
     if isinstance(value, ast.BinOp) and isinstance(value.op, _OPERATORS):
         return _is_set(value.left, scope, tree) or _is_set(value.right, scope, tree)
     if isinstance(value, ast.Call):
@@ -52,7 +64,24 @@ def _is_set(value: ast.expr, scope: ast.AST, tree: ast.Module) -> bool:
 
 
 def _is_of_numbers(value: ast.Call) -> bool:
-    return bool(value.args) and called(value.args[0]) == "range"
+    given = value.args[0] if value.args else None
+    if isinstance(given, ast.GeneratorExp | ast.ListComp):
+        return _is_number(given.elt)
+    if isinstance(given, ast.List | ast.Tuple):
+        return all(map(_is_number, given.elts))
+    return given is not None and called(given) == "range"
+
+
+def _is_number(value: ast.expr) -> bool:
+    """By the look of it: a sum without any text in it, a length."""
+    if isinstance(value, ast.Constant):
+        return isinstance(value.value, int | float)
+    if isinstance(value, ast.UnaryOp):
+        return _is_number(value.operand)
+    if isinstance(value, ast.BinOp):
+        texts = (each for each in ast.walk(value) if isinstance(each, ast.JoinedStr | ast.Constant))
+        return not any(isinstance(each, ast.JoinedStr) or isinstance(each.value, str) for each in texts)
+    return called(value) in _NUMBERS
 
 
 def _made(value: ast.Name | ast.Attribute, scope: ast.AST) -> Iterator[ast.expr]:

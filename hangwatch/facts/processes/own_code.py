@@ -137,7 +137,8 @@ def how_stuck(view: RankView) -> str:
         Doing.JOIN_CHILD: "it waits for a child process",
     }.get(view.now.doing)
     if kind is not None or view.sleeps:
-        return f"{kind}{_at_most(process)}" if kind is not None else _how_it_sleeps(view)
+        asleep = view.now.doing is Doing.SLEEP
+        return f"{kind}{'' if asleep else _at_most(process)}" if kind is not None else _how_it_sleeps(view)
     if view.sleeps_privately:
         locks = own_locks(view)
         return _of_own_locks(locks) if locks is not None else "it waits for a lock of its own process"
@@ -157,9 +158,9 @@ def _for_children(view: RankView) -> str:
 
 
 def _at_most(process: ProcessFacts | None) -> str:
-    """` (for 80 s at most)`, where it gives up by itself then."""
+    """` (this call gives up within 80 s)`; it may be made again."""
     most_s = waits_at_most(process)
-    return f" (for {words.duration(most_s)} at most)" if most_s else ""
+    return f" (this call gives up within {words.duration(most_s)})" if most_s else ""
 
 
 def _of_own_locks(locks: OwnLocks) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 
 from hangwatch.facts.case import Case
 from hangwatch.model import Launched, Phase, ProcessEvidence, ProcessFacts
@@ -89,13 +90,22 @@ class Arrivals:
         """What the script that has started ranks runs beside them, such as a copy: it may go on after it.
 
         A launcher in Python tells by its stack what it waits for. A sleep without an end keeps a script alive, and no
-        more.
+        more. What was started before a rank lies in the background; what reads a pipe, such as `tee`, ends with others.
         """
-        scripts = {view.evidence.process.parent for view in self.case if view.evidence.process is not None}
+        ranks = [process for view in self.case if (process := view.evidence.process) is not None]
+        youngest = {each.parent: each.started_at or 0.0 for each in sorted(ranks, key=lambda r: r.started_at or 0.0)}
+        scripts = set(youngest)
         scripts &= {each.facts.pid for each in self.case.snapshot.launchers if each not in self.launchers}
         beside = (each for each in self.case.snapshot.others if each.facts.parent in scripts and each.role == "job")
         longest = LATE * self.case.snapshot.start_patience_s
-        return tuple(each for each in beside if each.facts.state not in "XZ" and (each.facts.sleeps_s or 0.0) < longest)
+        return tuple(
+            each
+            for each in beside
+            if each.facts.state not in "XZ"
+            and (each.facts.sleeps_s or 0.0) < longest
+            and (each.facts.started_at or inf) >= youngest[each.facts.parent]
+            and not (each.facts.blocked_on is not None and each.facts.blocked_on.is_pipe)
+        )
 
     @property
     def still_starting(self) -> bool:
@@ -105,10 +115,13 @@ class Arrivals:
 
     @cached_property
     def _just_started(self) -> bool:
-        """A launcher has a child of which nothing else is known: it was started while the evidence was taken."""
-        snapshot = self.case.snapshot
-        known = self._ranks_and_launchers | {each.facts.pid for each in snapshot.others}
-        return any(not known.issuperset(each.facts.children) for each in snapshot.launchers)
+        """A launcher has a child of which nothing else is known: it was started while the evidence was taken.
+
+        It came after all that are known: a helper such as multiprocessing's resource tracker came before the ranks.
+        """
+        known = self._ranks_and_launchers | {each.facts.pid for each in self.case.snapshot.others}
+        last = max((pid for pid in known if pid is not None), default=0)
+        return any(pid > last for each in self.case.snapshot.launchers for pid in each.facts.children)
 
     @cached_property
     def _ranks_and_launchers(self) -> set[int | None]:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.logs import Logs, read
+from hangwatch.logs import Logs, assess, completed, read
+from hangwatch.recorder import QueueReader
 from tests.unit.logs.lines import failure, far, gave_up, table
 from tests.unit.logs.test_ends import UNTOLD, named, told
 
@@ -97,9 +98,34 @@ def test_an_abort_is_said_of_those_that_the_watchdog_ends(tmp_path: Path) -> Non
 
 def test_the_rank_that_left_the_order_after_an_error_of_its_own(tmp_path: Path) -> None:
     calls = [gave_up(rank, 45, given=1 if rank == 2 else 100, made=1 if rank == 2 else 100) for rank in range(4)]
-    found = told(tmp_path, chain(2, OWN), *calls, *(far(rank, 45, 45, 44) for rank in range(4)))
+    then = [*calls, *(far(rank, 45, 45, 44) for rank in range(4))]
+    found = told(tmp_path, chain(2, OWN), *then)
     assert (found.cause, named(found)) == ("exception-on-one-rank", [2])
-    assert found.summary.startswith("Rank 2 raised KeyError: 'mask' (step.py:41), and went on.")
+    assert found.summary.startswith("Rank 2 raised KeyError: 'mask' (step.py:41). The ranks call different collectives")
     # AND what all ranks have logged leads none of them astray
-    both = told(tmp_path, *(chain(rank, OWN) for rank in range(4)), *calls, *(far(r, 45, 45, 44) for r in range(4)))
-    assert "and went on" not in both.summary
+    both = told(tmp_path, *(chain(rank, OWN) for rank in range(4)), *then)
+    assert "raised" not in both.summary
+    # AND what ended it after it had waited did not lead it there, but for a call made in the handler of that error
+    assert "raised" not in told(tmp_path, *then, chain(2, OWN)).summary
+    assert "Rank 2 raised KeyError" in told(tmp_path, *then, chain(2, OWN, GONE)).summary
+
+
+def test_an_import_that_failed_and_was_caught_leads_no_rank_astray(tmp_path: Path) -> None:
+    calls = [gave_up(rank, 45, given=1 if rank == 0 else 100, made=1 if rank == 0 else 100) for rank in range(4)]
+    for rank, call in enumerate(calls):
+        missing = chain(None, ("log.py", "ModuleNotFoundError: No module named 'wandb'")) if rank == 0 else ""
+        (tmp_path / f"rank{rank}.log").write_text(f"{missing}\n{call}\n{far(rank, 45, 45, 44)}\n")
+    logs = Logs()
+    for file in sorted(tmp_path.iterdir()):
+        assert read(file, logs)
+    found = assess(completed(QueueReader().queues(), logs), logs).judgement
+    assert found is not None
+    assert found.verdict.cause == "collective-mismatch", found.verdict.summary
+
+
+def test_a_crash_is_told_by_the_stack_of_the_thread_that_crashed(tmp_path: Path) -> None:
+    """GIVEN a thread that slept beside it, of which faulthandler tells first."""
+    beside = 'Thread 0x00007f11 (most recent call first):\n  File "/home/ann/prefetch.py", line 4 in prefetch\n'
+    text = CRASH.format(kind="Segmentation fault").replace("Current thread", f"{beside}\nCurrent thread")
+    lines = "\n".join(f"[rank9]: {line}" for line in text.splitlines())
+    assert "Rank 9 crashed (ext.py:12)" in told(tmp_path, chain(0, GONE), lines).summary

@@ -12,7 +12,7 @@ from tests.unit.rules.step.worlds import Groups, Program, changed, world
 from tests.unit.simulator import SCRIPT, Call, Draw
 
 SET = Hashed(Frame(SCRIPT, 10, "main"), "for name in self.dirty")
-SAID = "`for name in self.dirty` (train.py:10) depends on hashes, which differ from process to process."
+SAID = "`for name in self.dirty` (train.py:10) goes by hashes, which differ from process to process, but for numbers."
 HALVES: Groups = {"1": [(0, 1)], "2": [(0, 1)]}
 
 

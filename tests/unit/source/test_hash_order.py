@@ -40,6 +40,9 @@ def test_a_loop_over_a_set(made: str, through: str) -> None:
     [
         ("names = {'a', 'b'}", "sorted(names)"),
         ("names = {1, 2, 3}", "names"),
+        ("names = {(rank + 1) % n, (rank - 1) % n}", "names"),
+        ("names = {2 * each for each in self.all}", "names"),
+        ("names = set(len(each) for each in self.all)", "names"),
         ("names = set(range(4))", "names"),
         ("names = ['a', 'b']", "names"),
         ("names = {'a': 1}", "names"),
@@ -71,3 +74,20 @@ def test_the_innermost_line_is_told_also_of_a_caller() -> None:
     hashed = by_hash([(Frame("train.py", 5, "save"), tree), (Frame("train.py", 3, "main"), tree)])
     assert hashed is not None
     assert (hashed.where, hashed.text) == (Frame("train.py", 2, "main"), "for each in set(x)")
+
+
+@pytest.mark.parametrize(("handed", "told"), [("step(name)", True), ("step(x)", False)])
+def test_a_loop_around_the_function_with_the_call_counts_where_it_hands_on_what_it_goes_through(
+    handed: str, *, told: bool
+) -> None:
+    source = f"def step(x):\n    dist.broadcast(x)\ndef main(x):\n    for name in {{'a', 'b'}}:\n        {handed}\n"
+    tree = ast.parse(source)
+    frames = [(Frame("/home/ann/train.py", line, name), tree) for line, name in ((2, "step"), (5, "main"))]
+    assert (by_hash(frames) is not None) is told
+
+
+def test_a_hash_asked_for_on_the_way_to_the_function_with_the_call_decides_nothing_in_it() -> None:
+    source = "def step(x):\n    dist.broadcast(x)\ndef main(x):\n    step(x, hash(x))\n"
+    tree = ast.parse(source)
+    frames = [(Frame("/home/ann/train.py", line, name), tree) for line, name in ((2, "step"), (4, "main"))]
+    assert by_hash(frames) is None

@@ -426,6 +426,20 @@ def test_a_check_of_the_rank_leads_past_the_call_however_far_out_it_stands() -> 
     assert not [way for way in found if way[0] == 2]  # what is no check of the rank says nothing of so many turns
 
 
+@pytest.mark.parametrize("decorator", ["cache.invalidate", "wraps(cached)", "timed(name=cache)"])
+def test_a_decorator_that_only_speaks_of_a_cache_remembers_nothing(decorator: str) -> None:
+    assert (
+        ways(f"""
+    @{decorator}
+    def scale(lang):
+        dist.all_reduce(t)  # here
+    for lang, x in batches:
+        scale(lang)  # here
+    """)
+        == []
+    )
+
+
 @pytest.mark.parametrize("cache", ["lru_cache(maxsize=None)", "cache", "functools.lru_cache", "cached_property"])
 def test_a_function_that_remembers_its_results_is_not_called_again(cache: str) -> None:
     source = f"""

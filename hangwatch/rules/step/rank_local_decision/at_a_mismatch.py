@@ -47,7 +47,7 @@ def decided_at_a_mismatch(case: Case) -> Finding | None:
         step=case.furthest_step(odd or found.calls),
         evidence=(
             f"collective {found.seq} of group {found.group.name}: {made}, and {without}",
-            "all calls before it that are on record came from the same lines on all ranks",
+            "the calls of that group before it, as far as they were compared, came from the same lines on all ranks",
         ),
         status=case.failed_status if failed else None,
         awaited=tuple(found.calls),
@@ -78,7 +78,8 @@ def _alike_before(case: Case, found: Mismatch, decided: _Decided) -> bool:
     """All calls of that group before it came from the same lines on all ranks, as far as they are on record."""
     asked = [*spread(decided.made), *spread(decided.without)]
     numbers = range(max(found.seq - MOST_PAIRED, 1), found.seq)
-    return all(all_alike(calls.values()) for n in numbers if (calls := case.ledger.under(found.group.name, n, asked)))
+    compared = [calls for n in numbers if len(calls := case.ledger.under(found.group.name, n, asked)) > 1]
+    return bool(compared) and all(all_alike(calls.values()) for calls in compared)
 
 
 def _called(case: Case, found: Mismatch, ranks: tuple[int, ...]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hangwatch.model import Phase, ProcessEvidence, Progress, Stage, Status
+from hangwatch.model import OpenFile, Phase, ProcessEvidence, Progress, Stage, Status
 from tests.unit.job import (
     IN_CODE,
     IN_SPAWN_JOIN,
@@ -55,6 +55,8 @@ def test_a_launcher_that_still_does_something_may_start_more() -> None:
         ({"parent": 50, "sleeps_s": 50.0}, True),
         ({"parent": 50, "cpu_delta_s": 0.0}, True),  # a copy, perhaps
         ({"parent": 50, "state": "Z"}, False),
+        ({"parent": 50, "started_at": NOW - 500}, False),  # before rank 0: it lies in the background
+        ({"parent": 50, "blocked_on": OpenFile(0, "pipe:[7]")}, False),  # as `tee` does, of what a rank prints
         ({"parent": 50, "sleeps_s": 100_000.0}, False),  # it only keeps the script alive
         ({"parent": 51, "sleeps_s": 50.0}, False),
     ],
@@ -62,7 +64,7 @@ def test_a_launcher_that_still_does_something_may_start_more() -> None:
 def test_a_script_that_runs_a_command_between_two_ranks_may_start_more(facts: dict[str, Any], *, pauses: bool) -> None:
     """GIVEN a shell that has started rank 0 WHEN it runs `sleep 50` before it starts the other one."""
     shell = launcher((), 50, command="bash launch.sh", system_call="wait4")
-    one = starting(0, facts={"parent": 50})
+    one = starting(0, started_at=NOW - 60, facts={"parent": 50, "started_at": NOW - 60})
     judgement = judge(one, world_size=2, launchers=(shell,), others=(other(60, "job", **facts),))
     assert told(judgement) == (("rendezvous-missing-ranks", "likely", "waiting") if pauses else NEVER_CAME)
     assert ("has not come yet" in judgement.verdict.summary) is pauses
@@ -90,6 +92,13 @@ def test_a_child_that_was_started_a_moment_ago_may_be_the_missing_rank() -> None
     """GIVEN a launcher that waits for rank 0 already, and a child of it that no list of processes knows yet."""
     parent = launcher(IN_WAIT, waits_for=100, children=(100, 101))
     assert judge(starting(0), world_size=2, launchers=(parent,)).status is Status.WAITING
+    # AND no child that came before the ranks, as multiprocessing's resource tracker does
+    earlier = launcher(IN_WAIT, waits_for=100, children=(99, 100))
+    assert told(judge(starting(0), world_size=2, launchers=(earlier,))) == (
+        "rendezvous-missing-ranks",
+        "proven",
+        "hung",
+    )
 
 
 def test_a_master_elsewhere_leaves_room_for_other_machines() -> None:
