@@ -126,7 +126,7 @@ def _attempt(file: Iterable[bytes], rank: int | None, logs: Logs) -> tuple[bool,
         on.take(line, of_use=told)
         said_last.take(line, of_use=told)
         of_use = told or of_use
-    raised.end(logs)
+    of_use = raised.end(logs) or of_use
     said_last.end(logs)
     return of_use, count
 

@@ -137,18 +137,17 @@ class Tracebacks:
         logs.nameless[raised] = None
         return False
 
-    def end(self, logs: Logs) -> None:
-        """The file has ended."""
+    def end(self, logs: Logs) -> bool:
+        """The file has ended; whether that told of a crash."""
         if self._last is not None:
             logs.raised[self._last] = replace(logs.raised[self._last], last=True)
-        for rank in list(self._open):
-            self._finish(rank, logs)
+        finished = [self._finish(rank, logs) for rank in list(self._open)]  # all of them
+        return any(finished)
 
-    def _finish(self, rank: int | None, logs: Logs) -> None:
+    def _finish(self, rank: int | None, logs: Logs) -> bool:
         """A crash is told also where no line of the program's stood in the stack of its thread."""
         known = self._open.pop(rank, None)
-        if known is not None and known.crash:
-            self._crashed(rank, known, logs)
+        return known is not None and bool(known.crash) and self._crashed(rank, known, logs)
 
 
 def _first(known: _Open, raised: Raised) -> Raised:

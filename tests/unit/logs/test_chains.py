@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hangwatch.logs import Logs, assess, completed, read
+from hangwatch.model import Frame
 from hangwatch.recorder import QueueReader
 from tests.unit.logs.lines import failure, far, gave_up, table
 from tests.unit.logs.test_ends import UNTOLD, named, told
@@ -125,6 +126,10 @@ def test_an_import_that_failed_and_was_caught_leads_no_rank_astray(tmp_path: Pat
 
 def test_a_crash_is_told_by_the_stack_of_the_thread_that_crashed(tmp_path: Path) -> None:
     """GIVEN a thread that slept beside it, of which faulthandler tells first."""
+    only = CRASH.format(kind="Segmentation fault").replace("Current thread", "Thread")  # where it names none
+    (tmp_path / "rank4.log").write_text(only + "\n")
+    assert read(tmp_path / "rank4.log", logs := Logs())
+    assert logs.raised[4].where == Frame("/home/ann/ext.py", 12, "fused")
     beside = 'Thread 0x00007f11 (most recent call first):\n  File "/home/ann/prefetch.py", line 4 in prefetch\n'
     text = CRASH.format(kind="Segmentation fault").replace("Current thread", f"{beside}\nCurrent thread")
     lines = "\n".join(f"[rank9]: {line}" for line in text.splitlines())
