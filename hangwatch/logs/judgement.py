@@ -82,13 +82,14 @@ def _with_ends(queues: Queues, logs: Logs) -> Logs:
 def _by_its_error(judged: Judgement, logs: Logs) -> Judgement:
     """The one rank that left the order of the others has raised an error of its own before: that led it there."""
     verdict = judged.verdict
-    raised = logs.raised.get(verdict.culprits[0].rank or 0) if len(verdict.culprits) == 1 else None
-    if raised is None or not _led_there(raised, logs) or verdict.certainty is Certainty.PROVEN:
+    culprit = verdict.culprits[0] if len(verdict.culprits) == 1 else None
+    if culprit is None or culprit.rank is None or verdict.certainty is Certainty.PROVEN:
         return judged
-    (culprit,) = verdict.culprits
-    who = words.ranks([culprit.rank or 0], capital=True)
+    raised = logs.raised.get(culprit.rank)
+    if raised is None or not _led_there(raised, logs):
+        return judged
     went_on = "" if raised.ended else ", and went on"
-    said = f"{who} raised {words.command(raised.text, 200)}{words.at(raised.where)}{went_on}."
+    said = f"Rank {culprit.rank} raised {words.command(raised.text, 200)}{words.at(raised.where)}{went_on}."
     verdict = replace(
         verdict,
         cause="exception-on-one-rank",

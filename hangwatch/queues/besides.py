@@ -72,5 +72,5 @@ def _may_be_told(queues: Queues, chain: Chain) -> bool:
 
 
 def _is_known(found: Finding, chain: Chain) -> bool:
-    """Whether it is known who is at fault, or at least who has not come."""
+    """Whether the ranks at fault are known, or at least those that have not come."""
     return found.certainty is not Certainty.UNDETERMINED or chain.roots[0].kind in _NOT_COME

@@ -18,8 +18,8 @@ from .readings import due
 from .stuck import Kind, Stuck
 from .turns import OFTEN
 
-Operation = tuple[str, int | None, int | None]  # what, and from which rank of the group to which
-WORDS = {"send": ("send", "to"), "recv": ("receive", "from")}
+_Operation = tuple[str, int | None, int | None]  # what, and from which rank of the group to which
+_WORDS = {"send": ("send", "to"), "recv": ("receive", "from")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class _Habit:
         return self.made == self.due
 
 
-def operation(call: Call) -> Operation:
+def _operation(call: Call) -> _Operation:
     return call.op, call.source, call.target
 
 
@@ -58,7 +58,7 @@ def _habit(queues: Queues, root: Stuck, rank: int, histories: Histories) -> _Hab
     """None where its messages of that way followed no rule, or it did not go on to what comes behind the due one."""
     lane, own = root.group.peers[rank], root.calls[rank]
     until = [place for place in range(len(lane)) if lane.order[place] <= root.order[rank]]
-    calls = [call for place in until if operation(call := queues.call(lane, place)) == operation(own)]
+    calls = [call for place in until if _operation(call := queues.call(lane, place)) == _operation(own)]
     *before, last = map(histories.token_of, calls)
     token, times = due(before) or (-1, 0)
     usual = next((call for call in reversed(calls[:-1]) if histories.token_of(call) == token), None)
@@ -71,7 +71,7 @@ def _habit(queues: Queues, root: Stuck, rank: int, histories: Histories) -> _Hab
 
 
 def _left_out(chain: Chain, rank: int, other: int, mine: _Habit, theirs: _Habit) -> Finding:
-    (word, to), (counterpart, back) = WORDS[mine.due.op], WORDS[theirs.made.op]
+    (word, to), (counterpart, back) = _WORDS[mine.due.op], _WORDS[theirs.made.op]
     return Finding(
         "point-to-point-deadlock",
         Certainty.LIKELY,
@@ -102,13 +102,13 @@ class Uneven:
     met: int
 
     def __str__(self) -> str:
-        (word, to), (counterpart, back) = WORDS[self.op], WORDS["recv" if self.op == "send" else "send"]
+        (word, to), (counterpart, back) = _WORDS[self.op], _WORDS["recv" if self.op == "send" else "send"]
         own = f"rank {self.rank} has made {words.plural(self.made, word)} {to} rank {self.peer}"
         return f"{own}, and rank {self.peer} {words.plural(self.met, counterpart)} {back} it"
 
     @property
     def fix(self) -> str:
-        (word, _), (counterpart, _) = WORDS[self.op], WORDS["recv" if self.op == "send" else "send"]
+        (word, _), (counterpart, _) = _WORDS[self.op], _WORDS["recv" if self.op == "send" else "send"]
         return f"give each {word} of rank {self.rank} its {counterpart} on rank {self.peer}, before the next collective"
 
 
@@ -119,7 +119,7 @@ def uneven(queues: Queues, root: Stuck) -> Uneven | None:
     (rank,), (peer,) = root.waiting, root.awaited
     if peer not in root.group.peers:
         return None
-    op, source, target = operation(root.calls[rank])
+    op, source, target = _operation(root.calls[rank])
     made = _count(queues, root.group, rank, (op, source, target))
     met = _count(queues, root.group, peer, ("recv" if op == "send" else "send", source, target))
     return Uneven(rank, peer, op, made, met) if made > met else None
@@ -136,13 +136,13 @@ def left_out_of_batch(queues: Queues, chain: Chain) -> Finding | None:
     root = chain.roots[0]
     (rank,), (peer,) = root.waiting, root.awaited
     call = root.calls[rank]
-    wanted: Operation = ("recv" if call.op == "send" else "send", call.source, call.target)
+    wanted: _Operation = ("recv" if call.op == "send" else "send", call.source, call.target)
     usual, lacking = _lacking(_batches(queues, root.group, peer, wanted), wanted)
-    more = _count(queues, root.group, rank, operation(call)) - _count(queues, root.group, peer, wanted)
+    more = _count(queues, root.group, rank, _operation(call)) - _count(queues, root.group, peer, wanted)
     return _of_batch(queues, chain, wanted, lacking, usual) if lacking and more == len(lacking) else None
 
 
-def _lacking(batches: Mapping[int, list[Operation]], wanted: Operation) -> tuple[int, list[int]]:
+def _lacking(batches: Mapping[int, list[_Operation]], wanted: _Operation) -> tuple[int, list[int]]:
     """How many operations most batches have, which are alike, and the few that have all of these but the wanted one."""
     having = [number for number, made in batches.items() if wanted in made]
     if len(having) < OFTEN:
@@ -154,30 +154,30 @@ def _lacking(batches: Mapping[int, list[Operation]], wanted: Operation) -> tuple
     return len(usual), lacking if alike and rest and len(lacking) < len(having) else []
 
 
-def _batches(queues: Queues, group: Communicator, rank: int, wanted: Operation) -> dict[int, list[Operation]]:
+def _batches(queues: Queues, group: Communicator, rank: int, wanted: _Operation) -> dict[int, list[_Operation]]:
     """By number the operations of a rank's batches from the line that makes such ones; none where older are lost."""
     lane = group.peers.get(rank)
     if lane is None or lane.lost:
         return {}
     calls = [(lane.numbers[place], queues.call(lane, place)) for place in range(len(lane))]
-    lines = {call.where for _, call in calls if operation(call) == wanted}
-    found: dict[int, list[Operation]] = {}
+    lines = {call.where for _, call in calls if _operation(call) == wanted}
+    found: dict[int, list[_Operation]] = {}
     for number, call in calls:
         if call.where in lines and call.source is not None:
-            found.setdefault(number, []).append(operation(call))
+            found.setdefault(number, []).append(_operation(call))
     return found if len(lines) == 1 and None not in lines else {}
 
 
-def _count(queues: Queues, group: Communicator, rank: int, wanted: Operation) -> int:
+def _count(queues: Queues, group: Communicator, rank: int, wanted: _Operation) -> int:
     lane = group.peers.get(rank)
     made = (queues.call(lane, place) for place in range(len(lane))) if lane is not None else ()
-    return sum(operation(call) == wanted for call in made)
+    return sum(_operation(call) == wanted for call in made)
 
 
-def _of_batch(queues: Queues, chain: Chain, wanted: Operation, lacking: list[int], usual: int) -> Finding:
+def _of_batch(queues: Queues, chain: Chain, wanted: _Operation, lacking: list[int], usual: int) -> Finding:
     root = chain.roots[0]
     (rank,), (peer,) = root.waiting, root.awaited
-    (word, to), (counterpart, _) = WORDS[wanted[0]], WORDS[root.calls[rank].op]
+    (word, to), (counterpart, _) = _WORDS[wanted[0]], _WORDS[root.calls[rank].op]
     lane = root.group.peers[peer]
     call = queues.call(lane, lane.places(lacking[0])[0])
     return Finding(

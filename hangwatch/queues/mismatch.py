@@ -212,18 +212,13 @@ def _apart(root: Stuck, who: list[int], histories: Histories, *, fresh: bool) ->
     if not routine and (_one_line(root) or _is_changed(root, own, other, sited, fresh, elsewhere)):
         return None
     of_a_step = histories.sited and not routine and of_no_line(own) and not of_no_line(other)
-    path = "called it from no line of the program, as in backward" if of_a_step else "came there by another path"
-    lost = any(root.group.lanes[rank].lost for rank in who)
-    new_way = _new_way(root, who, histories) if fresh else ""
-    why = (
-        (new_way or (_NOT_RECORDED if lost else _FRESH))
-        if fresh
-        else _ROUTINE
-        if routine
-        else path
-        if elsewhere
-        else ""
-    )
+    new_way, why = "", _ROUTINE if routine else ""
+    if fresh:
+        lost = any(root.group.lanes[rank].lost for rank in who)
+        new_way = _new_way(root, who, histories)
+        why = new_way or (_NOT_RECORDED if lost else _FRESH)
+    elif elsewhere and not routine:
+        why = "called it from no line of the program, as in backward" if of_a_step else "came there by another path"
     one_call = (_by_one_line if sited and elsewhere else _of_one_tensor if sited else _alike)(own, other)
     goes_on = all(rank in root.order and histories.all_groups.went_on(rank, root.order[rank]) for rank in who)
     return _Apart(who, why, routine, fresh, of_a_step, one_call, goes_on, turned=bool(new_way))

@@ -52,9 +52,11 @@ def _equal_before(queues: Queues, root: Stuck) -> int:
     """In how many exchanges from that line all ranks gave equally many; 0 where they differed in one."""
     place, equal = root.call.where if root.call is not None else None, 0
     for number in range(root.number - 1, max(root.number - _EARLIER_NUMBERS, 0), -1):
-        found = [queues.call(lane, at[0]) for lane in root.group.lanes.values() if (at := lane.places(number))]
-        such = [call for call in found if kind_of(call) == "all_to_all" and call.where == place]
-        if len(such) < len(root.group.members):
+        made = [lane.calls[at[0]] for lane in root.group.lanes.values() if (at := lane.places(number))]
+        such = [queues.calls[index] for index in set(made)]  # in a large job most ranks share one entry
+        if len(made) < len(root.group.members):
+            continue
+        if not all(kind_of(call) == "all_to_all" and call.where == place for call in such):
             continue
         if len(set(map(_sizes, such))) > 1:
             return 0

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from hangwatch.model import Frame, Hashed
 from hangwatch.source.loops import loops_around
-from hangwatch.source.syntax import IMPORTED, Function, called, scope_of, within
+from hangwatch.source.syntax import IMPORTED, Function, called, holds, scope_of, within
 
 _SETS = frozenset({"set", "frozenset"})
 _STILL_SETS = frozenset({"union", "intersection", "difference", "symmetric_difference", "copy"})
@@ -123,7 +123,7 @@ def _is_hash(call: ast.Call) -> bool:
 
 def _statement(scope: ast.AST, line: int) -> ast.stmt | None:
     """The smallest statement that holds the line."""
-    around = [each for each in within(scope) if isinstance(each, ast.stmt) and _holds(each, line)]
+    around = [each for each in within(scope) if isinstance(each, ast.stmt) and holds([each], line)]
     return min(around, key=lambda each: (each.end_lineno or each.lineno) - each.lineno, default=None)
 
 
@@ -132,7 +132,3 @@ def _heads(statement: ast.stmt | None) -> Iterator[ast.AST]:
     if statement is not None and not hasattr(statement, "body"):
         yield statement
     yield from (part for name in ("test", "iter") if isinstance(part := getattr(statement, name, None), ast.expr))
-
-
-def _holds(statement: ast.stmt, line: int) -> bool:
-    return statement.lineno <= line <= (statement.end_lineno or statement.lineno)

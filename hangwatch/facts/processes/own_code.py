@@ -121,7 +121,7 @@ def how_stuck(view: RankView) -> str:
     if process is not None and process.received_delta_bytes and view.receives:
         return f"it receives data ({words.size(process.received_delta_bytes)} in the last second)"
     if process is not None and process.blocked_on is not None:
-        return f"it waits {_on(view, process, process.blocked_on)}{_at_most(process)}"
+        return f"it waits {_on(view, process, process.blocked_on)}{_at_most(view)}"
     if view.busy:
         runs = "waits, while other threads of its process run" if others_compute(view) else "runs"
         return f"it {runs}, and none of its counters moves ({view.cpu:.1f} s of processor time in the last second)"
@@ -137,8 +137,7 @@ def how_stuck(view: RankView) -> str:
         Doing.JOIN_CHILD: "it waits for a child process",
     }.get(view.now.doing)
     if kind is not None or view.sleeps:
-        asleep = view.now.doing is Doing.SLEEP
-        return f"{kind}{'' if asleep else _at_most(process)}" if kind is not None else _how_it_sleeps(view)
+        return f"{kind}{_at_most(view)}" if kind is not None else _how_it_sleeps(view)
     if view.sleeps_privately:
         locks = own_locks(view)
         return _of_own_locks(locks) if locks is not None else "it waits for a lock of its own process"
@@ -157,9 +156,9 @@ def _for_children(view: RankView) -> str:
     return f"it waits for its {child.as_child}" if child else ""
 
 
-def _at_most(process: ProcessFacts | None) -> str:
-    """` (this call gives up within 80 s)`; it may be made again."""
-    most_s = waits_at_most(process)
+def _at_most(view: RankView) -> str:
+    """` (this call gives up within 80 s)`; it may be made again. Of a sleep its own words tell."""
+    most_s = 0.0 if view.now.doing is Doing.SLEEP else waits_at_most(view.in_kernel)
     return f" (this call gives up within {words.duration(most_s)})" if most_s else ""
 
 

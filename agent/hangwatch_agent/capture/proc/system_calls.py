@@ -144,13 +144,8 @@ def sleeps_for(call: SystemCall, pid: int, proc: Path = PROC) -> float | None:
 
 
 _MILLISECONDS = {"poll": 2, "epoll_wait": 3, "epoll_pwait": 3}  # the argument that is a timeout, below 0 for none
-_TIMES = {
-    "ppoll": 2,
-    "pselect6": 4,
-    "select": 4,
-    "rt_sigtimedwait": 2,
-    "recvmmsg": 4,
-}  # that of its address, 0 for none
+# That which is its address, 0 for none.
+_TIMES = {"ppoll": 2, "pselect6": 4, "select": 4, "rt_sigtimedwait": 2, "recvmmsg": 4}
 _FUTEX_CLOCK_REALTIME = 256
 
 
