@@ -153,17 +153,30 @@ def _called_from_one_line(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> t
 def at_the_end_of_its_block(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> bool:
     """`one` waits in the `__exit__` of a with block, inside of which `other` still is: it has gone past that place.
 
-    Frames tell it without the source: while `__exit__` runs, its caller stands on the line of the with statement, and
-    `other` further down in the same call of that function. Had it left the block, it would have come by that wait.
+    Had `other` left the block, it would have come by that wait.
+    """
+    return _at_its_block(one, other, ("__exit__", "__aexit__")) is not None
+
+
+def at_the_entry_of_its_block(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> Frame | None:
+    """The line of the with block in whose `__enter__` `one` waits, and which `other` has entered; None for none."""
+    return _at_its_block(one, other, ("__enter__", "__aenter__"))
+
+
+def _at_its_block(one: tuple[Frame, ...], other: tuple[Frame, ...], methods: tuple[str, str]) -> Frame | None:
+    """The line of the with block in one of whose `methods` `one` is, while `other` is further down.
+
+    Frames tell it without the source: while such a method runs, its caller stands on the line of the with statement,
+    and `other` further down in the same call of that function.
     """
     ours, theirs = ([frame for frame in stack if not frame.native] for stack in (one, other))
-    for n, (exits, block) in enumerate(pairwise(ours)):
+    for n, (method, block) in enumerate(pairwise(ours)):
         around = ours[n + 2 :]
         within = theirs[len(theirs) - len(around) - 1 :] if len(theirs) > len(around) else []
-        leaves = name_of(exits.function) in ("__exit__", "__aexit__")
-        if leaves and within and within[1:] == around and function_of(within[0]) == function_of(block):
-            return within[0].line > block.line
-    return False
+        found = name_of(method.function) in methods
+        if found and within and within[1:] == around and function_of(within[0]) == function_of(block):
+            return block if within[0].line > block.line else None
+    return None
 
 
 def function_of(frame: Frame) -> tuple[str, str]:

@@ -53,6 +53,7 @@ from hangwatch.rules.step.rank_zero_only_collective import rank_zero_only
 from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import mispaired_at_a_new_place
 from hangwatch.rules.step.rank_zero_only_collective.before_the_end import stayed_with_a_lone_call
 from hangwatch.rules.step.rank_zero_only_collective.in_a_meeting import alone_in_a_meeting
+from hangwatch.rules.step.rank_zero_only_collective.inside_a_block import called_before_it_lets_them_in
 from hangwatch.rules.step.signal_handler_deadlock import signal_handler_deadlock
 from hangwatch.rules.step.skipped_collective import skipped_collective
 from hangwatch.rules.step.skipped_collective.before_a_common_call import left_out_before_a_common_call
@@ -78,6 +79,7 @@ from hangwatch.rules.undetermined.counters_differ import counters_differ
 
 HISTORIES: tuple[Rule, ...] = (
     signal_handler_deadlock,
+    called_before_it_lets_them_in,
     communicates_as_it_compiles,
     concurrent_collectives,
     turns_by_a_lock,

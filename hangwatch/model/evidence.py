@@ -177,7 +177,8 @@ class Bypass:
     `text` is e.g. "if not torch.isfinite(loss): continue" or "except RuntimeError". `inner` is false for a way past the
     whole loop or hook in which the call stands. `asks` is what its condition asks for, "" where it is none; `of_turn`
     says that it ends the whole turn of the loop, and not the call alone. Where the condition is no more than a name,
-    `given` is the line that gave that its value, and `given_text` what stands there.
+    `given` is the line that gave that its value, and `given_text` what stands there; of a decorator ("@main_only") they
+    are the condition of its wrapper.
     """
 
     where: Frame

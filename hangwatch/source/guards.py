@@ -10,6 +10,7 @@ from typing import Literal
 
 from hangwatch.model import Frame
 from hangwatch.source.both_ways import called_both_ways
+from hangwatch.source.decorated import last_name
 from hangwatch.source.loops import innermost_loop
 from hangwatch.source.syntax import holds, scope_of, within
 from hangwatch.stacks.frames import name_of
@@ -241,12 +242,7 @@ def rank_decorators(scope: ast.AST) -> list[ast.expr]:
 
 def caches(scope: ast.AST) -> list[ast.expr]:
     """The decorators of a function that call it once for each of its arguments: `@functools.lru_cache`."""
-    return [each for each in _decorators(scope) if _last_name(each) in _CACHES]
-
-
-def _last_name(decorator: ast.expr) -> str:
-    function = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return [each for each in _decorators(scope) if last_name(each) in _CACHES]
 
 
 def _decorators(scope: ast.AST) -> list[ast.expr]:

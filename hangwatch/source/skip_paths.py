@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from hangwatch.model import Bypass, Frame
 from hangwatch.source.decisions import asks, counts
+from hangwatch.source.decorated import decoration
 from hangwatch.source.guards import alike_on_all, asked_first, caches, has_call, rank_decorators
 from hangwatch.source.loops import loops_around
 from hangwatch.source.swallowed import always_ends, catches_errors, suppresses
@@ -61,6 +62,8 @@ def ways_past(frames: Sequence[tuple[Frame, ast.Module]], hooks: int | None = No
                 for way in _ways(body, frame.line, _Turn(ast.Return if loop is None else ast.Continue, tree))
             }
             ways = [_bypass(frame, each[key], scope, tree, inner=level == 0) for key in sorted(each)]
+            if number and (decorator := decoration((frame, tree), frames[number - 1])) is not None:
+                ways = [_at_decorator(way, decorator, frames[number - 1][0]) for way in ways]
             found += [way for way in ways if level < _LEVELS or way.asks == "rank"]
             level += loop is not None
         found += [
@@ -82,6 +85,12 @@ def _bypass(frame: Frame, way: _Way, scope: ast.AST, tree: ast.Module, *, inner:
     return (
         replace(found, given=replace(found.where, line=given.lineno), given_text=ast.unparse(given)) if given else found
     )
+
+
+def _at_decorator(way: Bypass, decorator: ast.expr, wrapped: Frame) -> Bypass:
+    """What a wrapper asks before it calls the function that it wraps: told at the line that gave it to that function."""
+    where = replace(wrapped, line=decorator.lineno)
+    return replace(way, where=where, text=f"@{ast.unparse(decorator)}", given=way.where, given_text=way.text)
 
 
 def _given(way: _Way, scope: ast.AST) -> ast.Assign | None:

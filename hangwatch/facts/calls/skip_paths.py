@@ -190,7 +190,7 @@ def past_some_call(way: Bypass) -> str:
 
 def by_a_cache(ways: tuple[Bypass, ...]) -> bool:
     """Only functions that remember their results lead past the call."""
-    return bool(ways) and all(way.text.startswith("@") and way.asks == "value" for way in ways)
+    return bool(ways) and all(way.text.startswith("@") and way.asks == "value" and way.given is None for way in ways)
 
 
 def conditional(ways: tuple[Bypass, ...]) -> tuple[Bypass, ...]:

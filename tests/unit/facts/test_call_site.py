@@ -6,6 +6,7 @@ import pytest
 
 from hangwatch.facts.call_site import (
     at_the_end_of_its_block,
+    at_the_entry_of_its_block,
     caller,
     framework,
     from_one_line,
@@ -94,6 +95,13 @@ def test_one_that_waits_at_the_end_of_a_block_has_gone_past_all_of_it(
     one: tuple[Frame, ...], other: tuple[Frame, ...], past: bool
 ) -> None:
     assert at_the_end_of_its_block(one, other) is past
+
+
+def test_one_that_waits_at_the_entry_of_a_block_names_its_line_to_one_that_has_entered_it() -> None:
+    entry = at_exit(20, "Barrier.__enter__")
+    assert at_the_entry_of_its_block(entry, inside(22)) == Frame(TRAINER, 20, "Loop.prepare")
+    assert at_the_entry_of_its_block(entry, inside(18)) is None  # it has not come to it yet
+    assert at_the_entry_of_its_block(at_exit(20), inside(22)) is None
 
 
 def test_one_helper_of_a_package_is_another_site_below_each_of_its_callers() -> None:

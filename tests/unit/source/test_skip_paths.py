@@ -452,3 +452,40 @@ def test_a_function_that_remembers_its_results_is_not_called_again(cache: str) -
     assert ways(source) == [(1, f"@{cache}", True)]
     (way,) = ways_past_call((Frame(FILE, 3, "scale"),), lambda file: textwrap.dedent(source).strip("\n"))
     assert way.asks == "value"
+
+
+def test_what_a_wrapper_asks_is_told_at_the_decorator_of_the_function_that_it_wraps() -> None:
+    source = """
+    class Logger:
+        @on_main(verbose=True)
+        def log(self, value):
+            return mean(value)  # here
+    def on_main(verbose):
+        def wrap(function):
+            def inner(*arguments):
+                if rank() == 0:
+                    return function(*arguments)  # here
+            return inner
+        return wrap
+    """
+    text = textwrap.dedent(source).strip("\n")
+    (way,) = ways_past_call((Frame(FILE, 4, "log"), Frame(FILE, 9, "inner")), lambda file: text)
+    assert (way.where, way.text, way.asks) == (Frame(FILE, 2, "log"), "@on_main(verbose=True)", "rank")
+    assert (way.given, way.given_text) == (Frame(FILE, 8, "inner"), "if rank() == 0")
+
+
+@pytest.mark.parametrize(
+    ("decorator", "calls"), [("timed", "function()"), ("on_main", "log()"), ("on_main(wrap)", "self.function()")]
+)
+def test_a_wrapper_of_another_name_or_a_call_of_another_function_is_no_decorator_s(decorator: str, calls: str) -> None:
+    source = f"""
+    @{decorator}
+    def log():
+        mean(value)  # here
+    def on_main(function):
+        def inner():
+            if ready:
+                {calls}  # here
+        return inner
+    """
+    assert ways(source) == [(6, "if ready", True)]
