@@ -240,6 +240,7 @@ def _children_words(children: list[tuple[ProcessEvidence, Activity]]) -> str:
         Doing.FILE_LOCK: "wait{s} for a file lock",
         Doing.PIPE: "wait{s} on a pipe",
         Doing.QUEUE_FEEDER: "wait{s} at the exit until its queue is read",
+        Doing.RENDEZVOUS: "would join a job and wait{s} for its ranks",
     }.get(now.doing, "stand{s}")
     where = f" in {now.where.function}{words.at(now.where)}" if now.where is not None else ""
     named = "child process" if one else f"{len(children)} child processes"

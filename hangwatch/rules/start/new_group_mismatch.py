@@ -23,6 +23,7 @@ from hangwatch.ranks.view import RankView
 from hangwatch.rules.by_hash import with_its_hash
 from hangwatch.rules.finding import Finding
 
+OF_ONE_SHAPE = "make the mesh of the same shape and names on every rank: what they are computed from differs by rank"
 UNKNOWN_SIDE = "; which side is wrong is not known"
 
 
@@ -57,6 +58,7 @@ def _different_lists(case: Case, inside: list[RankView], call: GroupCall) -> Fin
         "new-group-mismatch",
         Certainty.PROVEN if certain else Certainty.LIKELY,
         f"{what}; {case.wait_words(stuck)} in new_group.",
+        fix="" if call.by_members_only or not any(map(_makes_a_mesh, inside)) else OF_ONE_SHAPE,
         culprits=tuple(case.ranks[rank].culprit(call.where(rank) or call.where_made(members)) for rank in odd),
         victims=tuple(sorted({*case.blocked, *stuck}.difference(odd))),
         step=first.step,
@@ -64,6 +66,11 @@ def _different_lists(case: Case, inside: list[RankView], call: GroupCall) -> Fin
         status=Status.HUNG if certain or case.stalled(stuck) else Status.WAITING,
     )
     return with_its_hash(case, said, said.cause, {view.rank: path(view.evidence.main_stack) for view in inside})
+
+
+def _makes_a_mesh(view: RankView) -> bool:
+    """A DeviceMesh calls new_group for it, by its own shape and its own order."""
+    return any(frame.file.endswith("torch/distributed/device_mesh.py") for frame in view.evidence.main_stack)
 
 
 def _odd(case: Case, call: GroupCall) -> tuple[int, ...]:

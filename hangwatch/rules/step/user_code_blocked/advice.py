@@ -24,6 +24,10 @@ _BY_WAIT = {
     Doing.EVENTS: f"await with a timeout, as by asyncio.wait_for(..., 60), {_RAISE}",
     Doing.LOCK: f"wait with a timeout (acquire(timeout=60), get(timeout=60)), {_RAISE}",
 }
+_NO_RANK = (
+    "start that process without the variables of the rank, which it takes itself for: take RANK, LOCAL_RANK, WORLD_SIZE,"
+    " MASTER_ADDR and MASTER_PORT out of the env= that it is given"
+)
 _LOOK = (
     "wait with a timeout (get(timeout=60), put(item, timeout=60), poll(60)), and raise where that process does not live"
     " any more (is_alive() is False): the launcher then ends all ranks"
@@ -35,6 +39,8 @@ def advice(view: RankView, threads: list[str]) -> str:
     children = stuck_children(view)
     if any(now.doing is Doing.QUEUE_FEEDER for _, now in children):
         return "read all that a process puts into a queue before joining the process"
+    if any(now.doing is Doing.RENDEZVOUS for _, now in children):
+        return _NO_RANK
     if held_lock(view):
         return ""
     if in_debugger(view):

@@ -39,6 +39,18 @@ def test_different_lists() -> None:
     assert "call 1 was made with ranks 0 and 2 [0, 1] and rank 1 [0, 2]" in judgement.verdict.summary
 
 
+def test_a_mesh_of_another_shape_is_mended_where_the_mesh_is_made() -> None:
+    mesh = Frame("/site-packages/torch/distributed/device_mesh.py", 290, "DeviceMesh._init_process_groups")
+    in_mesh = (*IN_NEW_GROUP[:3], mesh, *IN_NEW_GROUP[3:])
+    others = (member(1, IN_BARRIER, (made(1, 0, 2, line=22),)), member(2, IN_BARRIER, (made(1, 0, 1),)))
+    plain, of_mesh = (
+        judge(member(0, stack, (made(1, 0, 1, done=False),), phase=Phase.GROUP), *others).verdict.fix
+        for stack in (IN_NEW_GROUP, in_mesh)
+    )
+    assert "outside of any if" in plain
+    assert of_mesh.startswith("make the mesh of the same shape and names on every rank")
+
+
 def test_without_a_majority_both_sides_are_named() -> None:
     judgement = judge(
         member(0, IN_NEW_GROUP, (made(1, 0, 1, done=False),), phase=Phase.GROUP),

@@ -23,7 +23,20 @@ from hangwatch.model import (
     Verdict,
     WayOut,
 )
-from tests.unit.job import IN_BACKWARD, IN_CODE, IN_FEEDER_JOIN, LIB, blamed, frames, judge, rank, told
+from tests.unit.job import (
+    IN_BACKWARD,
+    IN_CODE,
+    IN_FEEDER_JOIN,
+    IN_STORE,
+    IN_WAIT,
+    LIB,
+    blamed,
+    frames,
+    judge,
+    main_thread,
+    rank,
+    told,
+)
 from tests.unit.rules.step.loops import END, epoch, everywhere
 from tests.unit.rules.step.worlds import changed, retrying, stuck
 from tests.unit.simulator import SCRIPT, Stall, World, blamed_ranks
@@ -204,6 +217,18 @@ def test_a_child_that_ends_only_when_its_queue_is_read_is_told_of_the_rank_that_
     assert "it waits for its child process, which waits at the exit until its queue is read" in verdict.summary
     assert verdict.culprits[0].where == IN_CODE[0]
     assert "before joining" in verdict.fix
+
+
+def test_a_child_that_took_itself_for_its_rank_is_to_be_started_without_the_rank_s_variables() -> None:
+    stack = main_thread((*IN_STORE[:-2], Frame("/home/ann/evaluate.py", 9, "setup")))
+    child = ProcessEvidence("child", ProcessFacts(91, "S", cpu_delta_s=0.0), (stack,), (stack,))
+    joins = ThreadStack(1, "MainThread", IN_WAIT, main=True)
+    snapshot = changed(
+        stuck("lock"), 1, lambda e: replace(e, children=(child,), stacks=(joins,), earlier_stacks=(joins,))
+    )
+    verdict = diagnose(snapshot).verdict
+    assert "its child process, which would join a job and waits for its ranks in setup (evaluate.py:9)" in verdict.summary
+    assert "start that process without the variables of the rank" in verdict.fix
 
 
 def test_an_error_that_is_tried_again_is_no_cause_and_the_lock_is_named_with_its_holder() -> None:
