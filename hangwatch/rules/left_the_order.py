@@ -7,6 +7,7 @@ from dataclasses import replace
 from hangwatch.facts.call_site import path
 from hangwatch.facts.calls.inner_loops import loop_of_another_turn, tried_again
 from hangwatch.facts.calls.queues import assessed, departure_of
+from hangwatch.facts.calls.skip_paths import condition
 from hangwatch.facts.case import Case
 from hangwatch.facts.data.batches import first_uneven
 from hangwatch.model import Bypass
@@ -16,6 +17,7 @@ from hangwatch.rules.by_queues import by_queues
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.step.rank_local_decision.repeated import after_an_error
 from hangwatch.rules.step.rank_zero_only_collective.out_of_order import behind_a_rank_check
+from hangwatch.rules.step.rank_zero_only_collective.witnesses import call_on_every_rank, condition_of
 from hangwatch.rules.turns import equal_turns
 
 
@@ -34,7 +36,20 @@ def left_the_order(case: Case) -> Finding | None:
     if caught := _tried_again(case, queued.departure) if known else ():
         return after_an_error(found, caught)
     loop = loop_of_another_turn(case) if known else None
-    return replace(found, fix=equal_turns(loop)) if loop is not None else found
+    if loop is not None:
+        return replace(found, fix=equal_turns(loop))
+    return _behind_its_condition(case, found, queued.departure) if known else found
+
+
+def _behind_its_condition(case: Case, found: Finding, departure: Departure) -> Finding:
+    """`found` with the condition by which these ranks came to a call that no other rank makes, by the source."""
+    if departure.kind is not Kind.EXTRA or departure.repeated:
+        return found
+    way = condition_of(case, departure.ranks[0], path(departure.own.frames))
+    if way is None:
+        return found
+    told = replace(found, fix=call_on_every_rank(way), details=(*found.details, f"{condition(way)} leads to that call."))
+    return replace(told, cause="rank-zero-only-collective") if way.asks == "rank" else told
 
 
 def _tried_again(case: Case, departure: Departure) -> tuple[Bypass, ...]:

@@ -47,6 +47,18 @@ def test_a_minority_is_named_and_of_two_halves_none(evaluate: tuple[int, ...], t
     assert tuple(who.rank for who in (found.culprits if found is not None else ())) == told
 
 
+@pytest.mark.parametrize(
+    ("asks", "cause", "fix"),
+    [("rank", "rank-zero-only-collective", "out of the condition"), ("check", "rank-local-decision", "alike")],
+)
+def test_a_lone_call_is_told_with_the_condition_that_leads_to_it(asks: str, cause: str, fix: str) -> None:
+    way = replace(GUARD, text="if not active", asks=asks)
+    found = left_the_order(Case(replace(job(1), call_sites=(CallSite((Frame(SCRIPT, 30, "main"),), (way,)),))))
+    assert found is not None
+    assert (found.cause, fix in found.fix) == (cause, True)
+    assert "`if not active` (train.py:29) leads to that call." in found.details
+
+
 @pytest.mark.parametrize("evaluate", [(0, 2), (0, 1, 2)])
 def test_those_behind_a_rank_check_are_named_however_many_they_are(evaluate: tuple[int, ...]) -> None:
     verdict = diagnose(guarded(job(*evaluate), 30)).verdict
