@@ -35,6 +35,7 @@ from hangwatch.rules.step.rank_local_decision import (
     rank_local_decision,
 )
 from hangwatch.rules.step.rank_local_decision.at_a_mismatch import decided_at_a_mismatch
+from hangwatch.rules.step.rank_local_decision.before_an_update import left_an_update_out
 from hangwatch.rules.step.rank_local_decision.by_a_trainer import (
     decided_by_a_trainer,
     led_by_a_switch,
@@ -101,6 +102,7 @@ HISTORIES: tuple[Rule, ...] = (
     synchronised_out_of_turn,
     split_or_repeated,
     accumulated_otherwise,
+    left_an_update_out,
     data_dependent_graph,
     counts_on_from_elsewhere,
     left_out_while_it_counted,

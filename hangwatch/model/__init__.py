@@ -66,7 +66,7 @@ from hangwatch.model.process import (
     Socket,
     ThreadFacts,
 )
-from hangwatch.model.stack import Frame, LoopFacts, StackNode, ThreadStack, WayOut
+from hangwatch.model.stack import Condition, Frame, LoopFacts, StackNode, ThreadStack, WayOut
 from hangwatch.model.step import StepName
 from hangwatch.model.terms import SCHEMA, Certainty, Phase, Stage, Status
 from hangwatch.model.verdict import Alternative, ChainEnd, Culprit, Judgement, Verdict, Wait
@@ -81,6 +81,7 @@ __all__ = [
     "ChainEnd",
     "Collective",
     "Collectives",
+    "Condition",
     "Culprit",
     "DiffCall",
     "DiffIteration",

@@ -24,6 +24,15 @@ class WayOut:
 
 
 @dataclass(frozen=True)
+class Condition:
+    """A condition in the words of its source, `if balance.active`, and what it asks for (see `Bypass.asks`)."""
+
+    where: Frame
+    text: str
+    asks: str = ""
+
+
+@dataclass(frozen=True)
 class LoopFacts:
     """A loop of the user's, as its source shows it: how one turn, or all of it, can end early. Frames are places.
 
@@ -44,6 +53,7 @@ class LoopFacts:
     ways_out: tuple[WayOut, ...] = ()  # what stands at `leaves` and `outer_leaves`
     endless: bool = False  # `while True`, with no way out
     bounded: bool = False  # it ends by itself: with its items, after a number of turns, or at a time
+    updates: tuple[Condition, ...] = ()  # those of a turn that lead to a backward or update ahead of the thread's line
 
     def holds(self, file: str, line: int) -> bool:
         """A line lies in it, its own first line included; none where its last line is not known."""

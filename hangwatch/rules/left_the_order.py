@@ -48,7 +48,9 @@ def _behind_its_condition(case: Case, found: Finding, departure: Departure) -> F
     way = condition_of(case, departure.ranks[0], path(departure.own.frames))
     if way is None:
         return found
-    told = replace(found, fix=call_on_every_rank(way), details=(*found.details, f"{condition(way)} leads to that call."))
+    told = replace(
+        found, fix=call_on_every_rank(way), details=(*found.details, f"{condition(way)} leads to that call.")
+    )
     return replace(told, cause="rank-zero-only-collective") if way.asks == "rank" else told
 
 

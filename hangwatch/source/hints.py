@@ -18,6 +18,7 @@ from hangwatch.source.imports import with_imports
 from hangwatch.source.loops import loop_around, loops_around, turns
 from hangwatch.source.skip_paths import ways_past
 from hangwatch.source.syntax import holds, parsed, scope_of, within
+from hangwatch.source.updates import conditions_of_updates
 from hangwatch.source.ways_out import with_ways_out
 from hangwatch.stacks.frames import name_of, origin
 
@@ -116,7 +117,10 @@ def _inner_loop(frames: tuple[Frame, ...], sources: tuple[str | None, ...]) -> L
 
 def _loop_of(places: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
     loop = loop_around(places)
-    return with_ways_out(loop, {frame.file: tree for frame, tree in places}) if loop is not None else None
+    if loop is None:
+        return None
+    updates = conditions_of_updates(places)
+    return with_ways_out(replace(loop, updates=updates), {frame.file: tree for frame, tree in places})
 
 
 def hooks_of(frames: tuple[Frame, ...], source_of: Callable[[str], str | None] = lambda file: None) -> int | None:

@@ -88,7 +88,7 @@ def _bypass(frame: Frame, way: _Way, scope: ast.AST, tree: ast.Module, *, inner:
 
 
 def _at_decorator(way: Bypass, decorator: ast.expr, wrapped: Frame) -> Bypass:
-    """What a wrapper asks before it calls the function that it wraps: told at the line that gave it to that function."""
+    """What a wrapper asks before it calls the function below its decorator: told at that decorator's line."""
     where = replace(wrapped, line=decorator.lineno)
     return replace(way, where=where, text=f"@{ast.unparse(decorator)}", given=way.where, given_text=way.text)
 

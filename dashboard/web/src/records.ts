@@ -735,6 +735,12 @@ export interface ThreadFacts {
   system_call: string | null;
 }
 
+export interface Condition {
+  where: Frame;
+  text: string;
+  asks: string;
+}
+
 export interface Frame {
   file: string;
   line: number;
@@ -757,6 +763,7 @@ export interface LoopFacts {
   ways_out: WayOut[];
   endless: boolean;
   bounded: boolean;
+  updates: Condition[];
 }
 
 export interface StackNode {

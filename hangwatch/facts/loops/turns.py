@@ -6,6 +6,7 @@ likely causes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hangwatch import words
@@ -133,7 +134,7 @@ def _sides(case: Case, begun: dict[int, int]) -> tuple[tuple[int, ...], tuple[in
             r for r in last if ended_for(case.ranks[r]) is not Why.ITSELF and (begun or case.ranks[r].now.in_loop)
         )
     some = spread(inside)
-    return tuple(rank for rank in left if not all(_is_before(case, rank, other) for other in some)), inside
+    return tuple(rank for rank in left if not _have_yet_to_come(case, rank, some)), inside
 
 
 def _not_of_every_step(case: Case, sites: Sites, rank: int, loop: LoopFacts) -> bool:
@@ -219,25 +220,28 @@ def _same_place(one: Collective, other: Collective | None) -> bool:
     return other is not None and site(one) is not None and site(one) == site(other)
 
 
-def _is_before(case: Case, rank: int, other: int) -> bool:
-    """`rank` has yet to come where `other` is: it stands on lines ahead of that loop, or in a call `other` is past.
+def _have_yet_to_come(case: Case, rank: int, inside: Sequence[int]) -> bool:
+    """`rank` stands on lines ahead of that loop, or in a call with which one of those `inside` went on in it.
 
     Programs have several loops one after another, and their steps are counted through.
     """
-    mine, theirs = (path(case.ranks[each].evidence.main_stack) for each in (rank, other))
-    ahead = case.ranks[rank].now.in_loop is False and comes_before(mine, theirs)
-    return ahead or _made_its_call(case, rank, other)
+    if any(_made_its_call(case, rank, other) for other in inside):
+        return True
+    mine = path(case.ranks[rank].evidence.main_stack)
+    outside = case.ranks[rank].now.in_loop is False
+    return outside and all(comes_before(mine, path(case.ranks[other].evidence.main_stack)) for other in inside)
 
 
 def _made_its_call(case: Case, rank: int, other: int) -> bool:
-    """`other` has made the very call in which `rank` stands, from the same place, and a later one since."""
+    """`other` has made the very call in which `rank` stands, from the same place, and another call or step since."""
     last = last_call(case, case.ranks[rank])
     mine = last.call if last is not None else None
     group = case.ledger.group(other, mine.group) if mine is not None else None
-    if mine is None or group is None or (group.issued(other) or 0) <= mine.seq:
+    theirs = case.ledger.call(other, mine.group, mine.seq) if mine is not None else None
+    if mine is None or theirs is None or group is None or site(mine) != site(theirs):
         return False
-    theirs = case.ledger.call(other, mine.group, mine.seq)
-    return theirs is not None and site(mine) == site(theirs)
+    now, then = case.ranks[other].step.step, theirs.step
+    return (group.issued(other) or 0) > mine.seq or (now is not None and then is not None and now > then)
 
 
 def _of_one_role(case: Case, begun: dict[int, int]) -> bool:

@@ -65,7 +65,9 @@ def call_on_every_rank(way: Bypass | None, *, through_ddp: bool = False) -> str:
     if way is None:
         return ""
     if way.asks == "rank" and way.text.startswith("@"):
-        return f"make that call on every rank: take it out of the function below `{way.text}` ({words.place(way.where)})"
+        return (
+            f"make that call on every rank: take it out of the function below `{way.text}` ({words.place(way.where)})"
+        )
     if way.asks == "rank":
         return f"make that call on every rank: take it out of the condition at {words.place(way.where)}"
     return (

@@ -25,8 +25,8 @@ _BY_WAIT = {
     Doing.LOCK: f"wait with a timeout (acquire(timeout=60), get(timeout=60)), {_RAISE}",
 }
 _NO_RANK = (
-    "start that process without the variables of the rank, which it takes itself for: take RANK, LOCAL_RANK, WORLD_SIZE,"
-    " MASTER_ADDR and MASTER_PORT out of the env= that it is given"
+    "start that process without the variables of the rank, which it takes itself for: take RANK, LOCAL_RANK,"
+    " WORLD_SIZE, MASTER_ADDR and MASTER_PORT out of the env= that it is given"
 )
 _LOOK = (
     "wait with a timeout (get(timeout=60), put(item, timeout=60), poll(60)), and raise where that process does not live"

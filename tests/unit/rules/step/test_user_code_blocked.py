@@ -227,7 +227,9 @@ def test_a_child_that_took_itself_for_its_rank_is_to_be_started_without_the_rank
         stuck("lock"), 1, lambda e: replace(e, children=(child,), stacks=(joins,), earlier_stacks=(joins,))
     )
     verdict = diagnose(snapshot).verdict
-    assert "its child process, which would join a job and waits for its ranks in setup (evaluate.py:9)" in verdict.summary
+    assert (
+        "its child process, which would join a job and waits for its ranks in setup (evaluate.py:9)" in verdict.summary
+    )
     assert "start that process without the variables of the rank" in verdict.fix
 
 
