@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterable
+from dataclasses import replace
 
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.process_end import end_of
 from hangwatch.facts.rank_end import ENDED_BY_LAUNCHER, follows
 from hangwatch.facts.start.arrivals import Arrivals, ends_the_others, host_of
-from hangwatch.model import Certainty, Culprit, Launched, ProcessFacts, Status
+from hangwatch.model import Certainty, Culprit, Frame, Launched, ProcessFacts, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
 
+_OF_A_RANK = re.compile(r"\[rank: (\d+)\] Child process with PID (\d+) terminated with code (-?\d+)")  # Lightning's
+_TRACED = re.compile(r'\s*File "([^"]+)", line (\d+), in (\S+)')
 LAST_WORDS_S = 1.5  # seconds; the last output of a process may come a moment after its end
+_BY_OTHERS = (-signal.SIGKILL, -signal.SIGTERM)  # an error of its own ends a process otherwise
 
 
 def rank_died_before_init(case: Case) -> Finding | None:
@@ -70,7 +75,7 @@ class _Ended:
         self.code = facts.exit_code if facts is not None else None
         self.how = end_of(facts)
         self.error = ""
-        self.where = None
+        self.where: Frame | None = None
         self.follows = self.code in ENDED_BY_LAUNCHER
 
     @property
@@ -89,16 +94,38 @@ class _Ended:
 
 def _ended_ranks(dead: Iterable[RankView]) -> Iterable[_Ended]:
     for view in dead:
+        if (child := _child_that_ended_it(view)) is not None:
+            yield child
+            continue
         exception = view.exception
         at = view.evidence.ended_at or (exception.at if exception is not None else None)
         ended = _Ended(view.rank, view.pid, view.evidence.host, view.evidence.process, at)
         if exception is not None:
             ended.error = words.error(exception)
-            ended.where = user_frame(exception.frames)  # type: ignore[assignment]
+            ended.where = user_frame(exception.frames)
             ended.follows = follows(exception)
-        elif view.evidence.crash_trace or view.evidence.last_output:
+        elif view.evidence.crash_trace or (view.evidence.last_output and ended.code not in _BY_OTHERS):
             ended.error = _last_words(view)
         yield ended
+
+
+def _child_that_ended_it(view: RankView) -> _Ended | None:
+    """A rank that this one had started has failed, and the launcher, which ran in this process, ended all others."""
+    told = _OF_A_RANK.search(view.evidence.last_output) if view.exception is None else None
+    if told is None or int(told[1]) == view.rank:
+        return None
+    facts = ProcessFacts(int(told[2]), "X", exit_code=int(told[3]))
+    ended = _Ended(int(told[1]), facts.pid, view.evidence.host, facts, view.evidence.ended_at)
+    said = replace(view.evidence, last_output=view.evidence.last_output[: told.start()])
+    if error := _last_words(replace(view, evidence=said)) if ended.code == 1 else "":
+        ended.error, ended.where = error, _last_line(said.last_output)
+    return ended
+
+
+def _last_line(output: str) -> Frame | None:
+    """The user's innermost line in the last traceback."""
+    frames = [Frame(file, int(line), function) for file, line, function in _TRACED.findall(output)]
+    return user_frame(tuple(reversed(frames)))
 
 
 def _last_words(view: RankView) -> str:

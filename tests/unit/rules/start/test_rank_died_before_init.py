@@ -120,3 +120,28 @@ def test_a_child_of_a_launcher_of_the_users_own_died(
     assert [who for who, _, _ in blamed(judgement)] == [2]
     if cause == "rank-died-before-init":
         assert "pid 300, which the launcher started as it started other ranks" in judgement.verdict.summary
+
+
+SHARED = f"""Traceback (most recent call last):
+  File "{SCRIPT}", line 26, in main
+    config = read(path)
+FileNotFoundError: runs/config.json
+[rank: 1] Child process with PID 222 terminated with code {{code}}. Forcefully terminating all other processes
+"""
+
+
+def test_who_was_killed_after_a_rank_that_it_had_started_is_not_the_one_that_failed() -> None:
+    killed = dead_before(0, -9, evidence={"last_output": SHARED.format(code=1)})
+    verdict = judge(killed, world_size=2).verdict
+    assert blamed(judge(killed, world_size=2)) == [(1, 222, "rank")]
+    assert "Rank 1 ended before init_process_group: FileNotFoundError: runs/config.json (train.py:26)" in verdict.summary
+    # AND a signal that ended it is no error of the program
+    by_signal = judge(dead_before(0, -9, evidence={"last_output": SHARED.format(code=-11)}), world_size=2).verdict
+    assert "SIGSEGV" in by_signal.summary
+    assert "FileNotFoundError" not in by_signal.summary
+
+
+def test_an_error_in_the_output_of_one_that_was_killed_may_be_of_another_process() -> None:
+    verdict = judge(starting(0), dead_before(1, -9, evidence={"last_output": "ValueError: no such key\n"})).verdict
+    assert "killed by SIGKILL" in verdict.summary
+    assert "ValueError" not in verdict.summary
