@@ -24,12 +24,13 @@ from hangwatch.rules.step.user_code_blocked.advice import advice
 from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.frames import origin, user_frame
 
+_PRIVATE = frozenset({Doing.LOCK, Doing.EVENTS, Doing.JOIN_CHILD, Doing.PIPE})  # waits within one process
 _NUMBERED = re.compile(r"\d")
 
 
 def user_code_blocked(case: Case) -> Finding | None:
-    """An awaited rank stands in the program's own code: blocked, or in a loop."""
-    awaited = case.views(sorted(case.awaited()))
+    """An awaited rank stands in the program's own code: blocked, or in a loop; or all ranks do, each by itself."""
+    awaited = case.views(sorted(case.awaited())) or _all_by_themselves(case)
     stuck = [view for view in awaited if _in_its_own_code(case, view) and not view.over and view.where is not None]
     if not stuck or len(stuck) != len(awaited) or all(case.waits.shows_device_wait(view) for view in stuck):
         return None
@@ -41,15 +42,15 @@ def user_code_blocked(case: Case) -> Finding | None:
     culprits = [view.rank for view in stuck]
     victims = case.victims(culprits)
     first = stuck[0]
-    waiting = f"{case.wait_words(victims)} for {words.verb(len(stuck), 'it', 'them')}"
+    waiting = f"{case.wait_words(victims)} for {words.verb(len(stuck), 'it', 'them')}" if victims else ""
     if _awaits_rank_zero(case, stuck) or _poll_together(case, stuck):
         return _polling(case, stuck, f"{waiting}{words.at(case.usual_place(victims))}")
     return Finding(
         "user-code-blocked",
         Certainty.LIKELY,
         f"{case.name(culprits, capital=True)} {words.verb(len(stuck), 'is', 'are')} {_adverb(case, stuck)} in"
-        f" {_what(first)}{words.at(first.where)}: {_how_all(stuck)};"
-        f" {waiting}{words.at(case.usual_place(victims))}.",
+        f" {_what(first)}{words.at(first.where)}: {_how_all(stuck)}"
+        f"{f'; {waiting}' if waiting else ''}{words.at(case.usual_place(victims))}.",
         fix=advice(first, _own_threads(first)),
         culprits=tuple(view.culprit() for view in stuck),
         victims=victims,
@@ -61,6 +62,12 @@ def user_code_blocked(case: Case) -> Finding | None:
         status=status_of(case, stuck),
         awaited=tuple(culprits),
     )
+
+
+def _all_by_themselves(case: Case) -> list[RankView]:
+    """All ranks, if none of them waits for another one: each is kept by what its own process waits for."""
+    private = all(view.steady and not view.busy and view.now.doing in _PRIVATE for view in case)
+    return list(case) if private and not case.blocked and not any(view.dead or view.over for view in case) else []
 
 
 def _in_its_own_code(case: Case, view: RankView) -> bool:

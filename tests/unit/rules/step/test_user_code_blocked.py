@@ -219,6 +219,17 @@ def test_a_child_that_ends_only_when_its_queue_is_read_is_told_of_the_rank_that_
     assert "before joining" in verdict.fix
 
 
+def test_ranks_none_of_which_waits_for_another_one_are_told_each_by_its_own_wait() -> None:
+    joins = frames((f"{LIB}/threading.py", 327, "wait"), (f"{LIB}/queue.py", 90, "join"))
+    verdict = judge(rank(0, joins), rank(1, joins)).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("user-code-blocked", [0, 1])
+    assert verdict.summary == (
+        "All ranks are stuck in main (train.py:50): each waits until each item of a queue is reported as done."
+    )
+    # AND where one of them is in code that frames do not show, nothing is known
+    assert judge(rank(0, joins), rank(1, IN_CODE)).verdict.cause == "undetermined"
+
+
 def test_a_child_that_took_itself_for_its_rank_is_to_be_started_without_the_rank_s_variables() -> None:
     stack = main_thread((*IN_STORE[:-2], Frame("/home/ann/evaluate.py", 9, "setup")))
     child = ProcessEvidence("child", ProcessFacts(91, "S", cpu_delta_s=0.0), (stack,), (stack,))
