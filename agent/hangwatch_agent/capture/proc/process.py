@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from hangwatch.model import OpenFile, ProcessFacts, Socket, ThreadFacts
+from hangwatch.ranks.processes import IDLE_CPU_S
 from hangwatch_agent.capture.proc import descriptors, sockets, system_calls
 from hangwatch_agent.capture.proc.system_calls import SystemCall
 from hangwatch_agent.capture.proc.tcp_counters import Counters, tcp_counters
@@ -35,6 +36,11 @@ SETTING_PREFIXES = (
 )  # fmt: skip
 USUAL_STATES = "RSI"
 MOST_THREADS = 128  # that are asked whether all of them wait
+# What a wait is known by. A process that naps is seen awake now and then, which says less than its nap.
+_OF_ITS_WAIT = (
+    "state", "wait_channel", "system_call", "blocked_on", "waits_for", "sleeps_s", "times_out_s", "private_wait",
+    "deadlocked",
+)  # fmt: skip
 # What TensorPipe (torch's RPC) and NCCL call threads that ask for messages again and again: each takes a processor.
 POLLERS = ("TP_", "NCCL Progress")
 
@@ -63,14 +69,20 @@ def process_facts(
 
 
 def second_sample(first: ProcessFacts, second: ProcessFacts) -> ProcessFacts:
-    """The second facts with what was used between the two. Two processes have none."""
+    """The second facts with what was used between the two, and of one that naps with the first's wait.
+
+    Two processes have none.
+    """
     if first.pid != second.pid or first.started_at != second.started_at:
         return second
+    used = _difference(_without_polling(first), _without_polling(second))
+    if second.state == "R" and first.state == "S" and used is not None and used <= IDLE_CPU_S:
+        second = dataclasses.replace(second, **{name: getattr(first, name) for name in _OF_ITS_WAIT})
     return dataclasses.replace(
         second,
         command=first.command if second.state == "D" else second.command,  # not read in that state
         environment=second.environment or first.environment,
-        cpu_delta_s=_difference(_without_polling(first), _without_polling(second)),
+        cpu_delta_s=used,
         io_delta_bytes=_difference(first.io_bytes, second.io_bytes),
         written_delta_bytes=_difference(first.written_bytes, second.written_bytes),
         received_delta_bytes=_difference(first.received_bytes, second.received_bytes)

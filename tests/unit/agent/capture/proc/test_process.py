@@ -70,6 +70,16 @@ def test_differences_are_never_negative_and_unknown_stays_unknown() -> None:
     assert (second.cpu_delta_s, second.io_delta_bytes) == (0.0, None)
 
 
+@pytest.mark.parametrize(("used", "state"), [(0.05, "S"), (0.6, "R")])
+def test_one_that_naps_is_told_by_its_nap_though_it_was_seen_awake(used: float, state: str) -> None:
+    naps = ProcessFacts(5, "S", started_at=1.0, cpu_s=3.0, system_call="clock_nanosleep", sleeps_s=0.04)
+    awake = ProcessFacts(5, "R", started_at=1.0, cpu_s=3.0 + used, system_call="")
+    found = second_sample(naps, awake)
+    assert (found.state, found.system_call) == (state, "clock_nanosleep" if state == "S" else "")
+    # AND one that is never seen asleep lacks a processor
+    assert second_sample(replace(naps, state="R", system_call=""), awake).state == "R"
+
+
 @pytest.mark.parametrize(("then", "received"), [("socket a -> b", 40), ("socket a -> c", None)])
 def test_what_came_is_known_of_one_connection_only(then: str, received: int | None) -> None:
     first = ProcessFacts(5, "S", started_at=1.0, blocked_on=OpenFile(7, "socket a -> b"), received_bytes=60)
