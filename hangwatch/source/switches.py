@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from hangwatch.model import Frame, Switch
 from hangwatch.source.decisions import Asks, asks
-from hangwatch.source.guards import answers_on_way
+from hangwatch.source.guards import answers_on_way, rank_decorators
 from hangwatch.source.loops import loops_around
 from hangwatch.source.syntax import parsed, scope_of, within
 
@@ -118,6 +118,8 @@ def _one(file: str, name: str, node: ast.Assign | ast.Call, scope: ast.AST, tree
         told = told or ast.unparse(node.value)
     kinds = [asks(test, scope, tree) for test in tests]
     kind: Asks = next((each for each in _ORDER if each in kinds), "alike")
+    for decorator in rank_decorators(scope):
+        told, kind = f"@{ast.unparse(decorator)}", "rank"
     return _Set(name, Frame(file, node.lineno, getattr(scope, "name", "<module>")), told, kind)
 
 

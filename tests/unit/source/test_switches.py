@@ -120,5 +120,7 @@ def test_what_is_logged_under_a_condition(body: str, told: list[tuple[str, int, 
     made = switches([("/home/ann/train.py", own)], [(place, RESULTS)])
     assert [(each.name, each.where.line, each.condition, each.asks) for each in made] == told
     assert all((each.asked.line, each.leaves) == (2, False) for each in made)
+    guarded = switches([("/home/ann/train.py", f"@rank_zero_only\n{own}")], [(place, RESULTS)])
+    assert all((each.condition, each.asks) == ("@rank_zero_only", "rank") for each in guarded)
     elsewhere = switches([("/home/ann/train.py", own)], [("/site-packages/lightning/pytorch/core/module.py", RESULTS)])
     assert elsewhere == ()  # every step goes through the user's own module

@@ -212,7 +212,7 @@ def _recorded(case: Case, views: list[RankView], error: ExceptionFacts, later: l
         "exception-on-one-rank",
         Certainty.PROVEN if error.fatal else Certainty.LIKELY,
         f"{case.name(ranks, capital=True)} raised {text}{words.at(where)}{thread}{now}{tail}.{kept}",
-        fix="mend the error, and end that thread in a finally block, or make it a daemon" if kept else "",
+        fix="mend the error, and end that thread in a finally block, or make it a daemon" if kept else _fix(error),
         culprits=case.culprits(ranks, where),
         victims=waiting,
         step=first.step,
@@ -221,6 +221,16 @@ def _recorded(case: Case, views: list[RankView], error: ExceptionFacts, later: l
         status=Status.FAILED if first.dead and len(waiting) < len(living) else None,
         awaited=ranks,
     )
+
+
+def _fix(error: ExceptionFacts) -> str:
+    """"" for the usual words, which are for an error that was caught, while its rank went on."""
+    if error.thread not in ("", MAIN):
+        return (
+            "mend the error; let an error of that thread end the process (as by os._exit(1) in a threading.excepthook):"
+            " the launcher then ends all ranks"
+        )
+    return f"mend what raised it{words.at(user_frame(error.frames))}" if error.fatal else ""
 
 
 def _kept_by_a_thread(view: RankView) -> str:

@@ -67,15 +67,19 @@ def logged_by_some(case: Case) -> Finding | None:
     if not lines:
         return None
     reduces, does = words.verb(len(who), "reduces", "reduce"), words.verb(len(left), "does", "do")
-    told = words.either(f"`{each.condition}` ({words.place(each.where)})" for each in lines[: words.SHOWN])
+    told = words.either(f"at {words.place(each.where)} behind `{each.condition}`" for each in lines[: words.SHOWN])
+    by_rank = all(each.asks == "rank" for each in lines)
+    why = "lets only some ranks come there" if by_rank else "has probably come out differently on the ranks"
     number, file = f"number {sides.found.seq} of group {sides.found.group.name}", Path(lines[0].asked.file).name
     made = f"{number} is a call of {case.name(who)} that reduces what was logged, in {file}"
     return Finding(
-        "rank-local-decision",
+        "rank-zero-only-collective" if by_rank else "rank-local-decision",
         Certainty.LIKELY,
-        f"{case.name(who, capital=True)} {reduces} a logged value that {case.name(left)} {does} not: {told}, behind"
-        " which it is logged, has probably come out differently on the ranks.",
-        fix="log it on every rank, whatever its data: update the metric with what there is, or log a zero",
+        f"{case.name(who, capital=True)} {reduces} a logged value that {case.name(left)} {does} not: it is logged"
+        f" {told}, which {why}.",
+        fix="log it on every rank, or without sync_dist there: the trainer reduces it over all of them"
+        if by_rank
+        else "log it on every rank, whatever its data: update the metric with what there is, or log a zero",
         culprits=case.culprits(sides.odd, lines[0].where if len(lines) == 1 else None),
         victims=case.victims(sides.odd),
         step=case.step_of(sides.odd),

@@ -98,9 +98,14 @@ def test_a_value_that_is_logged_under_a_condition_is_named_where_some_ranks_redu
     verdict = diagnose(replace(_job(2, 3, result), switches=(logged, elsewhere))).verdict
     assert (verdict.cause, [(who.rank, who.where) for who in verdict.culprits]) == ("rank-local-decision", [(2, line)])
     assert verdict.summary.startswith(
-        "Rank 2 reduces a logged value that ranks 0-1 do not: `if (y == 1).any()` (train.py:63), behind which"
+        "Rank 2 reduces a logged value that ranks 0-1 do not: it is logged at train.py:63 behind"
+        " `if (y == 1).any()`, which"
     )
     assert "log it on every rank" in verdict.fix
+    guarded = replace(logged, condition="@rank_zero_only", asks="rank")
+    alone = diagnose(replace(_job(2, 3, result), switches=(guarded, elsewhere))).verdict
+    assert alone.cause == "rank-zero-only-collective"
+    assert "behind `@rank_zero_only`, which lets only some ranks come there" in alone.summary
     unlike = diagnose(replace(_job(2, 3, result), switches=(elsewhere,))).verdict
     assert "another way" in unlike.summary
 
