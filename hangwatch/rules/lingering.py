@@ -19,6 +19,7 @@ def cannot_exit(
     evidence: tuple[str, ...],
     culprits: tuple[Culprit, ...] | None = None,
     victims: tuple[int, ...] = (),
+    fix: str = "",
 ) -> Finding:
     """The finding of `cause`: the ranks in `held` cannot exit, for `why`. They are the culprits by default."""
     ranks = tuple(view.rank for view in held)
@@ -26,6 +27,7 @@ def cannot_exit(
         cause,
         Certainty.PROVEN if sure else Certainty.LIKELY,
         f"Training is over, but {case.name(ranks)} cannot exit: {why}.",
+        fix=fix,
         culprits=tuple(view.culprit() for view in held) if culprits is None else culprits,
         victims=victims,
         evidence=evidence,

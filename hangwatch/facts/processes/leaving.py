@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.processes.child import CHILD_QUIET_IO, HELPER, Child
+from hangwatch.facts.processes.child import CHILD_QUIET_IO, HELPER, Child, stands_in_subprocess
 from hangwatch.facts.processes.sleep import how_it_sleeps, sleeps_long
 from hangwatch.model import Phase, ProcessFacts, Status, ThreadStack
 from hangwatch.ranks.processes import computed
@@ -12,7 +12,7 @@ from hangwatch.ranks.thread_stacks import below_the_user, is_ours
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing, Within
 from hangwatch.stacks.classify import activity
-from hangwatch.stacks.frames import name_of, origin, user_frame
+from hangwatch.stacks.frames import main_thread_of, name_of, origin, user_frame
 
 LEAVING = frozenset({Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
 LONG_SLEEP_S = 120.0  # a process in a longer sleep is not about to wake up and go on
@@ -124,15 +124,24 @@ def _comes_to_an_end(stack: ThreadStack) -> bool:
 def _child_may_end(view: RankView) -> bool:
     """The child that it joins takes short naps and has written files, or talks to others: it may work off its share.
 
-    Or it is in one longer sleep of which the end is near. What a forked child talks to, it may have inherited.
+    Or it is in one longer sleep of which the end is near. What a forked child talks to, it may have inherited. A
+    command, as one that copies to an archive, has its time, unless it sleeps for long.
     """
     if view.main.doing is not Doing.JOIN_CHILD:
         return False
+    if waits_for_a_command(view):
+        return not any((each.facts.sleeps_s or 0.0) > LONG_SLEEP_S for each in view.evidence.children)
     rank = view.evidence.process
     joined = rank.waits_for if rank is not None else None
     living = (each for each in (*view.evidence.children, *view.evidence.workers) if each.role != HELPER)
     awaited = (Child(each) for each in living if joined in (None, each.facts.pid))
     return any(_may_work_off(child, child.forked_from(rank)) for child in awaited if _sleeps_briefly(child.facts))
+
+
+def waits_for_a_command(view: RankView) -> bool:
+    """Its main thread waits for what it has started with `subprocess`."""
+    stack = main_thread_of(view.evidence.stacks)
+    return stack is not None and stands_in_subprocess(stack)
 
 
 def _may_work_off(child: Child, forked: bool) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.child import HELPER
-from hangwatch.facts.processes.leaving import leaving
+from hangwatch.facts.processes.leaving import leaving, waits_for_a_command
 from hangwatch.facts.start.launchers import place_of
 from hangwatch.model import Culprit, ProcessEvidence
 from hangwatch.ranks.view import RankView
@@ -22,13 +22,15 @@ def child_process(case: Case) -> Finding | None:
         return None
     waiting = [view for view, _ in held]
     view, child = held[0]
+    command = waits_for_a_command(view)  # which may come to its end
     return cannot_exit(
         case,
         "exit-child-process",
         waiting,
         f"child process {child.facts.pid} ({words.command(child.facts.command, 60)}) still runs"
         f"{words.at(place_of(child))}",
-        sure=True,
+        sure=not command,
+        fix="give that command a timeout, subprocess.run(..., timeout=60), or do not wait for it" if command else "",
         culprits=tuple(
             Culprit(rank.rank, each.facts.pid, rank.evidence.host, process="other", where=place_of(each))
             for rank, each in held

@@ -224,7 +224,7 @@ def _recorded(case: Case, views: list[RankView], error: ExceptionFacts, later: l
 
 
 def _fix(error: ExceptionFacts) -> str:
-    """"" for the usual words, which are for an error that was caught, while its rank went on."""
+    """ "" for the usual words, which are for an error that was caught, while its rank went on."""
     if error.thread not in ("", MAIN):
         return (
             "mend the error; let an error of that thread end the process (as by os._exit(1) in a threading.excepthook):"

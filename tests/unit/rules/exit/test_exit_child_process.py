@@ -8,7 +8,19 @@ from typing import Any
 import pytest
 
 from hangwatch.model import Frame, Phase, ProcessEvidence, RankEvidence, Socket
-from tests.unit.job import COMMAND, IN_CHILD_JOIN, SCRIPT, blamed, judge, leaving, main_thread, process, told
+from tests.unit.job import (
+    COMMAND,
+    IN_CHILD_JOIN,
+    IN_WAIT,
+    SCRIPT,
+    blamed,
+    frames,
+    judge,
+    leaving,
+    main_thread,
+    process,
+    told,
+)
 from tests.unit.rules.exit.exits import DONE
 
 
@@ -50,6 +62,25 @@ def test_a_child_in_a_sleep_whose_end_is_near_is_given_time(sleeps_s: float, sti
     asleep = child(system_call="clock_nanosleep", sleeps_s=sleeps_s)
     rank = replace(joining(asleep, waits_for=300), still_s=still_s, patience_s=30.0)
     assert told(judge(DONE, rank))[2] == status
+
+
+@pytest.mark.parametrize(
+    ("sleeps_s", "still_s", "status"),
+    [(30.0, 35.0, "waiting"), (30.0, 200.0, "lingering"), (3600.0, 35.0, "lingering"), (None, 35.0, "waiting")],
+)
+def test_a_command_of_an_exit_handler_has_its_time(sleeps_s: float | None, still_s: float, status: str) -> None:
+    shell = ProcessEvidence("child", process(300, command="sh -c sync", system_call="wait4"), rank=1)
+    inner = ProcessEvidence("child", process(301, command="sleep 30", sleeps_s=sleeps_s), rank=1)
+    rank = leaving(
+        1,
+        frames(*((each.file, each.line, each.function) for each in IN_WAIT[:2]), below=(Frame(SCRIPT, 20, "sync"),)),
+        Phase.ATEXIT,
+        facts={"system_call": "wait4", "waits_for": 300},
+        evidence={"children": (shell, inner)},
+    )
+    judgement = judge(DONE, replace(rank, still_s=still_s, patience_s=30.0))
+    assert told(judgement) == ("exit-child-process", "likely", status)
+    assert "timeout=60" in judgement.verdict.fix
 
 
 @pytest.mark.parametrize(("command", "status"), [("python upload.py", "waiting"), (COMMAND, "lingering")])

@@ -134,7 +134,9 @@ def test_who_was_killed_after_a_rank_that_it_had_started_is_not_the_one_that_fai
     killed = dead_before(0, -9, evidence={"last_output": SHARED.format(code=1)})
     verdict = judge(killed, world_size=2).verdict
     assert blamed(judge(killed, world_size=2)) == [(1, 222, "rank")]
-    assert "Rank 1 ended before init_process_group: FileNotFoundError: runs/config.json (train.py:26)" in verdict.summary
+    assert (
+        "Rank 1 ended before init_process_group: FileNotFoundError: runs/config.json (train.py:26)" in verdict.summary
+    )
     # AND a signal that ended it is no error of the program
     by_signal = judge(dead_before(0, -9, evidence={"last_output": SHARED.format(code=-11)}), world_size=2).verdict
     assert "SIGSEGV" in by_signal.summary
