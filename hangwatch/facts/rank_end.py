@@ -27,6 +27,7 @@ _CONSEQUENCE = re.compile(
     r"|socket|unhandled (system|cuda) error|aborted|watchdog",
     re.IGNORECASE,
 )
+_OF_TORCH = re.compile(r"(torch\.distributed\.)?(RuntimeError|Dist\w*Error): ")
 _FETCH, _DISTRIBUTED = "torch/utils/data/_utils/fetch.py", "torch/distributed/"
 _OF_ITS_LOADER = re.compile(r"Caught \w+ in (DataLoader worker process|pin memory thread)")  # these know no other rank
 # Clients of servers: what they raise tells of a service, and not of a rank that has ended.
@@ -78,6 +79,11 @@ def follows(error: ExceptionFacts) -> bool:
     where = user_frame(error.frames)
     inside = error.frames[: error.frames.index(where)] if where is not None else error.frames
     return not any(_CLIENTS.search(frame.file) for frame in inside)
+
+
+def tells_of_another(error: str) -> bool:
+    """The same of the last line of a traceback in the output of a process: an error of torch's, by its type."""
+    return _OF_TORCH.match(error) is not None and _CONSEQUENCE.search(error) is not None
 
 
 def _is_of_a_sample(error: ExceptionFacts) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.process_end import end_of
-from hangwatch.facts.rank_end import ENDED_BY_LAUNCHER, follows
+from hangwatch.facts.rank_end import ENDED_BY_LAUNCHER, follows, tells_of_another
 from hangwatch.facts.start.arrivals import Arrivals, ends_the_others, host_of
 from hangwatch.model import Certainty, Culprit, Frame, Launched, ProcessFacts, Status
 from hangwatch.ranks.view import RankView
@@ -106,6 +106,7 @@ def _ended_ranks(dead: Iterable[RankView]) -> Iterable[_Ended]:
             ended.follows = follows(exception)
         elif view.evidence.crash_trace or (view.evidence.last_output and ended.code not in _BY_OTHERS):
             ended.error = _last_words(view)
+            ended.follows = ended.follows or tells_of_another(ended.error)
         yield ended
 
 

@@ -41,6 +41,11 @@ def test_its_last_words_in_a_log() -> None:
     assert "ValueError: lr must be positive" in judgement.verdict.summary
 
 
+def test_last_words_that_tell_of_another_rank_are_no_error_of_its_own() -> None:
+    log = "RuntimeError: Gloo connectFullMesh failed with timed out connecting: SO_ERROR: Connection refused\n"
+    assert judge(starting(0), dead_before(1, evidence={"last_output": log})).verdict.cause != "rank-died-before-init"
+
+
 def test_a_process_that_died_without_a_board() -> None:
     dead = started(1, pid=222, ended_at=NOW - 4, exit_code=-9)
     judgement = judge(starting(0), launched=(started(0), dead), world_size=2)
