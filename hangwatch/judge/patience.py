@@ -83,14 +83,31 @@ def held(snapshot: Snapshot) -> dict[int, str]:
     facts = {
         view.rank: found[view.rank]
         for view in living
-        if found[view.rank] and not (_is_in_others_hands(view) or _by_a_rank(view, living, found))
+        if found[view.rank] and not (_is_in_others_hands(view, snapshot) or _by_a_rank(view, living, found))
     }
     others = (_in_a_meeting, _in_remote_calls, _mispaired, _for_each_other)
     return facts or next((held for fact in others if (held := fact(snapshot, living))), {})
 
 
-def _is_in_others_hands(view: RankView) -> bool:
-    return _by_another_process(view) or _by_its_threads(view)
+def _is_in_others_hands(view: RankView, snapshot: Snapshot) -> bool:
+    return _by_another_process(view) or _by_its_threads(view) or _by_who_writes(view, snapshot)
+
+
+def _by_who_writes(view: RankView, snapshot: Snapshot) -> bool:
+    """It reads from a pipe that a living process beside the ranks and their children writes to, in its own time.
+
+    Its standard input is a person's, or comes from what has started the job.
+    """
+    process = view.in_kernel
+    file = process.blocked_on if process is not None and process.system_call in _PIPE_CALLS - _WRITES else None
+    if file is None or file.fd == 0:
+        return False
+    nodes = (node for node in snapshot.nodes if node.host == view.evidence.host)
+    writers = {pid for node in nodes for pipe in node.pipes if pipe.path == file.path for pid in pipe.writers}
+    ranks = {rank.pid for rank in snapshot.ranks}
+    of_ranks = {each.facts.pid for rank in snapshot.ranks for each in (*rank.children, *rank.workers)}
+    others = {each.facts.pid for each in (*snapshot.launchers, *snapshot.others) if each.role != "job"}
+    return bool(writers - ranks - of_ranks - others)
 
 
 def _by_its_threads(view: RankView) -> bool:
@@ -204,7 +221,13 @@ def outside_waits(snapshot: Snapshot) -> dict[int, float]:
     views = [RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks]
     loops = {view.rank: loop for view in views if (loop := _naps_in(view)) is not None}
     naps = {rank: WORKS_OFF if loop.bounded else FROM_OUTSIDE for rank, loop in loops.items() if not loop.asks_store}
-    return {**{view.rank: FROM_OUTSIDE for view in views if _is_in_others_hands(view)}, **naps}
+    return {**{view.rank: FROM_OUTSIDE for view in views if _is_in_others_hands(view, snapshot)}, **naps}
+
+
+def asking_the_store(snapshot: Snapshot) -> frozenset[int]:
+    """Ranks that nap between two looks into the job's store, to which each look writes: no work, whatever it counts."""
+    views = (RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks)
+    return frozenset(view.rank for view in views if (loop := _naps_in(view)) is not None and loop.asks_store)
 
 
 def _naps_in(view: RankView) -> LoopFacts | None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from hangwatch.facts.processes.sleep import sleeps_long
 from hangwatch.judge.patience import (
     FACTS_S,
+    asking_the_store,
     ends_after,
     exiting,
     held,
@@ -122,7 +123,7 @@ class Holds:
         """The most patience with each rank of which the snapshot shows more than its board does."""
         settings = self._settings
         rank_states = tuple(rank_states)
-        writing = {each.rank for each in rank_states if writes(each, settings)}
+        writing = {each.rank for each in rank_states if writes(each, settings)} - asking_the_store(snapshot)
         pace_s = SLOW_STEPS * max((each.slowest_s for each in rank_states), default=0.0)
         return {
             **dict.fromkeys(resting(snapshot) - writing, max(settings.stall_after, pace_s)),

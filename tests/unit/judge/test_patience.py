@@ -18,6 +18,7 @@ from hangwatch.model import (
     LoopFacts,
     OpenFile,
     Phase,
+    Pipe,
     ProcessEvidence,
     Progress,
     RankEvidence,
@@ -37,6 +38,7 @@ from tests.unit.job import (
     feeding,
     frames,
     gone,
+    other,
     process,
     rank,
     snapshot,
@@ -245,6 +247,26 @@ def test_what_comes_through_a_pipe_is_for_the_child_to_say() -> None:
     """An evaluation that sleeps for a moment may write its score yet."""
     pauses = child(system_call="clock_nanosleep", sleeps_s=20.0)
     assert fact(stands(evidence={"children": (pauses,)}, system_call="read", blocked_on=PIPE)) == ""
+
+
+@pytest.mark.parametrize(
+    ("writers", "fd", "expected", "times"),
+    [
+        ((55,), 5, "", {0: FROM_OUTSIDE}),  # a producer beside the ranks
+        ((55,), 0, "waits in read on /scratch/model.pt", {}),  # what is typed
+        ((), 5, "waits in read on /scratch/model.pt", {}),
+        ((100, 101, 70, 60, 61), 5, "waits in read on /scratch/model.pt", {}),  # ranks, a child, launcher and orphan
+    ],
+)
+def test_what_a_process_beside_the_ranks_writes_may_come_late(
+    writers: tuple[int, ...], fd: int, expected: str, times: dict[int, float]
+) -> None:
+    reads = stands(system_call="read", blocked_on=replace(NAMED, fd=fd))
+    pipes = {"pipes": (Pipe(NAMED.path, (100,), writers),)}
+    beside = {"launchers": (other(60, "launcher"),), "others": (other(61), other(55, "job"))}
+    entry = replace(reads, children=(ProcessEvidence("helper", process(70), rank=0),))
+    assert fact(entry, node=pipes, **beside) == expected
+    assert outside_waits(snapshot(entry, WAITING, node=pipes, **beside)) == times
 
 
 ENDED = child(70, state="Z")

@@ -20,13 +20,13 @@ _LOOKS = ("poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait")
 
 
 def awaited(processes: Iterable[ProcessFacts]) -> frozenset[str]:
-    """The pipes that a process is blocked on; of those that are only polled, the ones that are a process's output."""
+    """The pipes that a process is blocked on, with or without a name; of those that are polled, the outputs."""
     known = tuple(processes)
     outputs = {pipe.path for facts in known for pipe in facts.standard_pipes}
     found = set()
     for facts in known:
         file, call = facts.blocked_on, facts.system_call
-        if file is None or not (file.path.startswith("pipe:") or file.path in outputs):
+        if file is None or not (file.path.startswith("pipe:") or file.filesystem == "fifo" or file.path in outputs):
             continue
         if call in _READS or call in _WRITES or (call in _LOOKS and file.path in outputs):
             found.add(file.path)

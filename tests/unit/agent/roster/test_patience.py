@@ -246,6 +246,15 @@ def test_naps_in_a_loop_of_its_own_may_be_slow_work(loop: LoopFacts, patience_s:
     assert next(rank for rank in still.ranks if rank.rank == 1).patience_s == patience_s
 
 
+def test_what_a_rank_writes_as_it_asks_the_store_is_no_work() -> None:
+    """GIVEN a rank that asks the store again and again, to which each look writes some bytes
+    THEN it is given no more than one that only sleeps while the others wait."""
+    holds, rank_states = Holds(USUAL), (rank_state(0), replace(rank_state(1), wrote_at=rank_state(1).moved_at + 90.0))
+    for loop, patience_s in ((LoopFacts(LOOP, asks_store=True), 120.0), (LoopFacts(LOOP), 600.0)):
+        holds.noted(in_a_loop(asleep(20.0, 0.5), loop), rank_states)
+        assert [patience_with(each, USUAL) for each in holds.applied(rank_states)][1] == patience_s
+
+
 def test_a_package_that_naps_is_given_no_more_for_the_loop_that_has_called_it() -> None:
     holds, rank_states = Holds(USUAL), (rank_state(0), rank_state(1))
     package = Frame("/usr/lib/python3/site-packages/retry/api.py", 40, "call")

@@ -34,7 +34,8 @@ def test_of_polled_pipes_only_those_that_are_an_output() -> None:
 
 def test_named_pipes_and_files() -> None:
     named, file = facts(10, "write", "/tmp/out", output="/tmp/out"), facts(11, "write", "/tmp/log")
-    assert pipes.awaited([named, file]) == {"/tmp/out"}
+    feed = ProcessFacts(12, "S", system_call="read", blocked_on=OpenFile(3, "/tmp/feed", "fifo"))
+    assert pipes.awaited([named, file, feed]) == {"/tmp/out", "/tmp/feed"}
 
 
 def test_who_holds_which_end(tmp_path: Path) -> None:
