@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,11 @@ _ARCHIVES = frozenset({".tar", ".tgz", ".zip", ".zst", ".xz", ".bz2", ".7z"})
 _PACKED_FOLDER = ".tar.gz"
 _ATTEMPT = re.compile(r"attempt_\d+")
 _OF_A_RANK = re.compile(r"(?:rank[-_]?)?\d{1,4}")
+_OF_LOGS = frozenset({"log", "logs"})
+_DUMP = re.compile(r"(rank|trace|nccl|dump|(^|_)fr)\D*\d", re.IGNORECASE)
+_OF_DUMPS = frozenset({"", ".json", ".pickle", ".pkl"})
+_CACHE = ".cache"  # where torch puts its dumps by itself: ~/.cache/torch
+MOST_LISTED = 10_000  # names of a folder in which dumps are looked for
 SILENT_S = 5.0  # a board that fell silent so much before the others ended before them
 
 
@@ -64,7 +70,8 @@ class Pile:
 
 def sort_out(paths: Iterable[Path]) -> Pile:
     """Read every file; a folder stands for the files in it that are of use."""
-    pile = Pile()
+    pile, paths = Pile(), list(paths)
+    pile.logs.first_ranks = logs.first_ranks(paths)
     with _no_collection():
         for path in paths:
             if path.is_dir():
@@ -100,17 +107,19 @@ def _take(pile: Pile, path: Path, asked_for: bool = True) -> bool:
 def _take_folder(pile: Pile, folder: Path, deeper: int = DEEPEST) -> None:
     """Read the files of a folder; where none is of use, those of the folders in it, as nodes and launchers leave them.
 
-    Beside what is of use, those of torchrun's attempts and of single ranks belong to it. What lies deeper is of use by
-    its name too: a folder may hold checkpoints and data.
+    Beside what is of use, those of torchrun's attempts, of single ranks and of logs belong to it, and beside logs those
+    with dumps. What lies deeper is of use by its name too: a folder may hold checkpoints and data.
     """
     inside = sorted(folder.iterdir())
     files = [path for path in inside if path.is_file() and _is_looked_into(path, deeper)]
+    known = len(pile.dumps)
     of_use = [_take(pile, path, asked_for=False) for path in files]
     if not deeper:
         return
-    folders = [path for path in inside if path.is_dir() and not path.name.startswith(".")]
+    folders = [path for path in inside if path.is_dir() and (path.name == _CACHE or not path.name.startswith("."))]
     if any(of_use):
-        folders = [path for path in folders if _of_launcher(path)]
+        elsewhere = len(pile.dumps) == known  # beside dumps, others are of another time
+        folders = [path for path in folders if _of_launcher(path) or (elsewhere and _holds_dumps(path, deeper - 1))]
     for path in _last_attempts(folders):
         _take_folder(pile, path, deeper - 1)
 
@@ -120,9 +129,17 @@ def _of_launcher(folder: Path) -> bool:
 
     Or its folder of logs, in which each job has one: LOGS/JOB/attempt_0.
     """
-    if _ATTEMPT.fullmatch(folder.name) or _OF_A_RANK.fullmatch(folder.name):
+    if _ATTEMPT.fullmatch(folder.name) or _OF_A_RANK.fullmatch(folder.name) or folder.name in _OF_LOGS:
         return True
     return any(folder.glob("attempt_*")) or any(folder.glob("*/attempt_*"))
+
+
+def _holds_dumps(folder: Path, deeper: int) -> bool:
+    """A flight-recorder dump lies in it, or in a folder in it: by its name, which nothing else has."""
+    inside = list(islice(folder.iterdir(), MOST_LISTED))
+    if any(_DUMP.search(path.name) and path.suffix in _OF_DUMPS and path.is_file() for path in inside):
+        return True
+    return deeper > 0 and any(_holds_dumps(path, deeper - 1) for path in inside if path.is_dir())
 
 
 def _is_looked_into(path: Path, deeper: int) -> bool:

@@ -47,6 +47,7 @@ from hangwatch.rules.step.rank_local_decision.by_turns import (
     left_an_inner_loop,
     made_another_turn,
     made_fewer_turns_of_a_step,
+    made_fewer_turns_through_its_items,
     made_unlike_turns,
 )
 from hangwatch.rules.step.rank_local_decision.repeated import repeated_a_call, repeats_a_call
@@ -119,6 +120,7 @@ HISTORIES: tuple[Rule, ...] = (
     ended_its_epoch_early,
     rank_zero_only,
     made_fewer_turns_of_a_step,
+    made_fewer_turns_through_its_items,
     skipped_collective,
     uneven_steps,
     caught_at_its_loader,

@@ -6,9 +6,10 @@ without a dump into the queues; `assess` judges both together. Each format has a
 
 from __future__ import annotations
 
+from .attempts import first_ranks
 from .judgement import assess, nothing_of_use
 from .model import Logs
 from .queued import completed
 from .reading import is_log, read
 
-__all__ = ["Logs", "assess", "completed", "is_log", "nothing_of_use", "read"]
+__all__ = ["Logs", "assess", "completed", "first_ranks", "is_log", "nothing_of_use", "read"]

@@ -186,6 +186,8 @@ class Logs:
     transports: dict[str, int] = field(default_factory=dict)  # "P2P/CUMEM", "NET/IB", ...: channels
     last_words: dict[int, str] = field(default_factory=dict)  # the last line of a rank's own
     ranks: set[int] = field(default_factory=set)  # ranks of which there is any line
+    # folder of torchrun's attempt on a node to the rank of its first process, None where it is not known
+    first_ranks: dict[Path, int | None] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.files)

@@ -59,12 +59,15 @@ def is_log(start: bytes) -> bool:
     )
 
 
-def rank_of(path: Path) -> int | None:
+def rank_of(path: Path, logs: Logs) -> int | None:
     """The rank of a log: torchrun writes `.../attempt_0/3/stderr.log`; other names say `rank`."""
     if found := re.findall(r"rank[-_]?(\d+)", path.name):
         return int(found[-1])
-    folder = path.parent.name
-    return int(folder) if folder.isdecimal() and path.parent.parent.name.startswith("attempt") else None
+    local, attempt = path.parent.name, path.parent.parent
+    if not (local.isdecimal() and attempt.name.startswith("attempt")):
+        return None
+    first = logs.first_ranks.get(attempt, 0)
+    return None if first is None else first + int(local)
 
 
 def read(path: Path, logs: Logs, plain: Path | None = None) -> bool:
@@ -72,13 +75,14 @@ def read(path: Path, logs: Logs, plain: Path | None = None) -> bool:
 
     `plain` is where its content lies, if that is elsewhere, as of a file that was unpacked.
     """
-    rank, plain = rank_of(path), plain or path
+    rank, plain = rank_of(path, logs), plain or path
     if plain.suffix == ".json":
         found = plain.stat().st_size < LONGEST << 6 and elastic.error_file(plain.read_bytes(), rank, logs)
     else:
         found, lines = _lines(plain, rank, logs)
         if lines is not None and not found:
             logs.unused[path] = lines
+            logs.ranks.update({rank} if rank is not None and path.parent.name.isdecimal() else ())  # torchrun's folder
     if found:
         logs.files.append(path)
         if rank is not None:

@@ -15,10 +15,12 @@ from hangwatch.facts.processes.process_end import (
     last_place,
 )
 from hangwatch.facts.rank_end import Why, ending
+from hangwatch.facts.start.arrivals import ends_the_others
 from hangwatch.model import Certainty, Culprit, Phase, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
+_READ = "find out why it ended: read the last lines of its output, above those of its launcher"
 UNANSWERED_S = 10.0  # seconds without progress, after which a rank that does not answer NCCL is taken for dead
 
 
@@ -62,7 +64,8 @@ def rank_died(case: Case) -> Finding | None:
         "rank-died",
         Certainty.PROVEN if _clearly_first(case, first, dead) else Certainty.LIKELY,
         summary + ".",
-        fix=advice(process.exit_code if (process := first.evidence.process) else None, out_of_memory=bool(killed)),
+        fix=advice(process.exit_code if (process := first.evidence.process) else None, out_of_memory=bool(killed))
+        or (_READ if ends_the_others(case) else ""),
         culprits=(first.culprit(last_place(first)),),
         victims=tuple(view.rank for view in case if view.rank != first.rank and (view.rank in waiting or view.dead)),
         step=first.step,

@@ -351,6 +351,27 @@ def test_files_in_folders_of_nodes_are_found(tmp_path: Path) -> None:
     assert not pile.problems
 
 
+@pytest.mark.parametrize("folder", ["fr_dumps", "tmp/nccl", ".cache/torch"])
+def test_dumps_in_a_folder_beside_the_log_of_a_node_are_found(tmp_path: Path, folder: str) -> None:
+    _skipping_job().write(tmp_path / folder)
+    (tmp_path / "train.log").write_text("[rank2]: Traceback (most recent call last):\n[rank2]: ValueError: odd\n")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "sample_12.json").write_text('{"entries": 3}')  # no dump by its name
+    pile = sort_out([tmp_path])
+    assert sorted(pile.dumps) == [0, 1, 2, 3]
+    assert pile.logs.raised[2].text == "ValueError: odd"
+    assert not pile.problems
+
+
+def test_a_folder_of_logs_beside_dumps_is_read(tmp_path: Path) -> None:
+    _skipping_job().write(tmp_path)
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "train.log").write_text(
+        "[rank2]: Traceback (most recent call last):\n[rank2]: ValueError: odd\n"
+    )
+    assert sort_out([tmp_path]).logs.raised[2].text == "ValueError: odd"
+
+
 def test_only_the_last_attempt_of_torchrun_counts(tmp_path: Path) -> None:
     for attempt, error in ((0, "ValueError: first"), (10, "ValueError: last"), (9, "ValueError: between")):
         folder = tmp_path / "none_1" / f"attempt_{attempt}" / "3"

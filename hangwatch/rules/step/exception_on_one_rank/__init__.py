@@ -30,7 +30,10 @@ def exception_on_one_rank(case: Case) -> Finding | None:
     raised = [(view, found) for view in case if (found := own_error(view)) is not None]
     if not any(error.fatal for _, error in raised) and 2 * len(raised) > len(case.ranks):
         raised = []  # what most ranks handle at the same time is how the program works, e.g. main() below an except
-    if raised and (case.blocked or any(error.fatal for _, error in raised)):
+    told = case.blocked or any(
+        error.fatal or (not view.over and _waits_for_its_thread(view, error)) for view, error in raised
+    )
+    if raised and told:
         _, error = min(raised, key=lambda pair: (pair[1].at or float("inf"), pair[0].rank))
         alike = [other.rank for other, each in raised if _is_alike(each, error)]
         if len(alike) == len(case.ranks) > 1:

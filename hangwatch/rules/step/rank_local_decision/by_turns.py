@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from hangwatch import words
 from hangwatch.facts.calls.call_sites import sites_of
-from hangwatch.facts.calls.inner_loops import loop_of_another_turn
+from hangwatch.facts.calls.inner_loops import loop_of_all, loop_of_another_turn
 from hangwatch.facts.calls.queues import departure_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.data.batches import first_uneven
 from hangwatch.facts.differences.left_out import left_out, witnesses_of
 from hangwatch.facts.differences.other_loaders import uneven_still
 from hangwatch.facts.differences.parted import Parted, ended_by_itself, left_behind, parted, strayed
-from hangwatch.facts.differences.parting import counted, made_there_too, parting, two_sides
+from hangwatch.facts.differences.parting import Left, counted, made_there_too, parting, two_sides
 from hangwatch.facts.loops.turns import fewer_turns, outermost_left
 from hangwatch.model import Certainty, Frame, LoopFacts
 from hangwatch.ranks.sides import odd_of
@@ -114,6 +114,35 @@ def made_another_turn(case: Case) -> Finding | None:
     fix = equal_turns(loop)
     return replace(
         found, cause="rank-local-decision", summary=summary, culprits=culprits, fix=fix, status=case.failed_status
+    )
+
+
+def made_fewer_turns_through_its_items(case: Case) -> Finding | None:
+    """Ranks made a call of a loop within the step less often than the others: nothing in a turn leads past it."""
+    found = parting(case) if case.in_trouble else None
+    sides = two_sides(case, found.divergence) if found is not None else None
+    if found is None or sides is None or found.how is not Left.SKIPPED or found.ways or not found.places:
+        return None
+    few, many = sides
+    loop = loop_of_all(case, many[0], found.places)
+    made = made_there_too(case, found, few[0])
+    if loop is None or not decides(loop) or not all(made):
+        return None
+    call = words.listed([sites_of(case).named(many[0], place) for place in found.places[: words.SHOWN]])
+    fewer = words.verb(len(few), "it", "each of them")
+    return Finding(
+        "rank-local-decision",
+        case.weigh(found.witnesses),
+        f"The ranks made different numbers of turns in the loop at {words.place(loop.where)}, {which_ends(loop)}:"
+        f" {case.name(few)} called {call} less often than {case.name(many)} {found.when}; {fewer} lacked turns of it.",
+        fix=equal_turns(loop) if loop.leaves else _FIX_OF_ITEMS,
+        culprits=case.culprits(few, loop.leaves[0] if len(loop.leaves) == 1 else loop.where),
+        victims=case.victims(few),
+        step=found.step,
+        evidence=(counted(case, found),),
+        witnesses=found.witnesses,
+        status=case.failed_status,
+        awaited=few,
     )
 
 

@@ -65,9 +65,10 @@ def user_code_blocked(case: Case) -> Finding | None:
 
 
 def _all_by_themselves(case: Case) -> list[RankView]:
-    """All ranks, if none of them waits for another one: each is kept by what its own process waits for."""
-    private = all(view.steady and not view.busy and view.now.doing in _PRIVATE for view in case)
-    return list(case) if private and not case.blocked and not any(view.dead or view.over for view in case) else []
+    """All that have not ended, if none of them waits for another one: each is kept by its own process."""
+    living = [view for view in case if not view.ended_well]
+    private = all(view.steady and not view.busy and view.now.doing in _PRIVATE for view in living)
+    return living if private and not case.blocked and not any(view.dead or view.over for view in living) else []
 
 
 def _in_its_own_code(case: Case, view: RankView) -> bool:
