@@ -19,6 +19,7 @@ MARKS = (
     "ChildFailedError",
 )
 _ROOT = "Root Cause (first observed failure)"
+_GROUP_SUCCEEDED = "worker group successfully finished"
 _GROUP_FAILED = "Worker group FAILED"
 _FIELD = re.compile(r"^\s*(?:\[[^\]]*\]:?)?\s*(time|host|rank|exitcode|error_file|traceback)\s+: (.*)$")
 _RANK = re.compile(r"(\d+)")
@@ -41,6 +42,9 @@ class Table:
         if _ROOT in line:
             self._root = True
             return True
+        if _GROUP_SUCCEEDED in line:
+            logs.group_succeeded = True
+            return False
         if _GROUP_FAILED in line:
             logs.group_failed = True
             return True
@@ -49,6 +53,8 @@ class Table:
             return True
         if "death signal" in line and (asked := _ASKED.search(line)):
             name = f"signal {asked[1]}" if asked[1].isdecimal() else asked[1]
+            if logs.group_succeeded:
+                return False
             logs.ended_by[f"torchrun was told to end ({name})"] = None
             return True
         if self._rank is not None and (place := _PLACE.search(line)):

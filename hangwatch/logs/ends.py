@@ -33,11 +33,12 @@ def failures(logs: Logs) -> dict[int, Failure]:
     found = dict(logs.failures)
     for own in kernel.failures(logs):
         found[own.rank] = replace(found.get(own.rank, own), pid=own.pid, text=own.text, exit_code=own.exit_code)
-    for task in slurm.failures(logs):
+    for task in (*slurm.failures(logs), *logs.noticed.values()):
         found.setdefault(task.rank, task)
+    gone = any(raised.last and brought_down(raised.text) for raised in logs.raised.values())  # they tell of one
     for rank, raised in logs.raised.items():
         known = found.get(rank)
-        if known is None and raised.ended:
+        if known is None and (raised.ended or (raised.last and gone)):
             found[rank] = Failure(rank, text=raised.text, where=raised.where)
         elif known is not None and _completes(known, raised):
             found[rank] = replace(known, text=raised.text, where=raised.where)
@@ -130,8 +131,11 @@ def _fix(name: str, end: Failure) -> str:
         return cause(name).fix
     if _GPU_MEMORY in end.text:
         return "use less of the GPU's memory (a smaller batch, activation checkpointing), or see what else is on it"
-    told = advice(end.exit_code, out_of_memory=kernel.NO_MEMORY in end.text) if name == "rank-died" else ""
-    return told or cause(name).fix
+    if name == "rank-died":
+        return advice(end.exit_code, out_of_memory=kernel.NO_MEMORY in end.text) or cause(name).fix
+    if name == "exception-on-one-rank" and end.where is not None:
+        return f"mend what raised it{words.at(end.where)}"
+    return cause(name).fix
 
 
 def _cause(ends: list[Failure]) -> str:

@@ -10,11 +10,38 @@ import re
 from .model import Logs
 
 _NUMBER = re.compile(r"\d+")
+_DATE = re.compile(r"\d{2,4}-\d\d-\d\d|\d{1,2}/\d{1,2}(?:/\d{2,4})?|\d\d:\d\d:\d\d(?:[.,]\d+)?")
 _OF_THE_PROGRAM = 3  # lines of one shape that count up
 _NOT_ITS_OWN = re.compile(r"NCCL|ProcessGroup|\[rank\d+\]|\.cpp:\d+|torch\.distributed|torch/distributed")
 _WAITS = re.compile(r"wait|retr(?:y|ies)|attempt|time[ds]?[ -]?out|stuck|stall|heartbeat|error|fail", re.IGNORECASE)
 _LONGEST = 400  # characters of a line that make its shape
 _SHAPES = 64  # that are followed at a time
+
+
+class Turns:
+    """Counts how often the program's own lines have counted something up, such as a step; dates do not count."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, list[int | None]] = {}  # by shape: the most of each number, None of one that went down
+
+    def take(self, line: str) -> bool:
+        """Whether a number that has only ever grown has grown again."""
+        said = _DATE.sub("", line[:_LONGEST])
+        if _NOT_ITS_OWN.search(said) or _WAITS.search(said):
+            return False
+        numbers = [int(each) for each in _NUMBER.findall(said) if len(each) < _LONGEST >> 4]
+        shape = _NUMBER.sub("#", said)
+        if shape not in self._known:
+            if len(self._known) >= _SHAPES:
+                self._known.pop(next(iter(self._known)))
+            self._known[shape] = [*numbers]
+            return False
+        known = self._known[shape]
+        grown = [most is not None and number > most for number, most in zip(numbers, known, strict=False)]
+        self._known[shape] = [
+            None if most is None or number < most else number for number, most in zip(numbers, known, strict=False)
+        ]
+        return any(grown)
 
 
 class GoingOn:

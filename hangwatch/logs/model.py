@@ -163,6 +163,7 @@ class Logs:
     launchers: dict[str, None] = field(default_factory=dict)  # how a launcher's own rendezvous failed, in its words
     reaped: dict[str, Reaped] = field(default_factory=dict)  # by launcher and process
     tasks: dict[int, str] = field(default_factory=dict)  # tasks of Slurm, and how each ended
+    noticed: dict[int, Failure] = field(default_factory=dict)  # processes that mpirun saw fail
     labels: set[tuple[int, int]] = field(default_factory=set)  # task of Slurm and torch's own rank in one line
     late: LateAtBarrier | None = None  # the first one that is told of
     kernel: dict[tuple[int | None, str, str], KernelSaid] = field(default_factory=dict)
@@ -175,6 +176,7 @@ class Logs:
     )  # largest communicator and rank in it
     raised: dict[int, Raised] = field(default_factory=dict)
     nameless: dict[Raised, None] = field(default_factory=dict)  # tracebacks of which no line tells the rank
+    group_succeeded: bool = False  # torchrun's agent says that all its processes ended as they should
     group_failed: bool = False  # torchrun's agent says that its processes failed
     unused: dict[Path, int] = field(default_factory=dict)  # texts without a line of use, and how many lines they have
     earlier: Logs | None = None  # of the attempt before the last one

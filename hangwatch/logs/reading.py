@@ -17,6 +17,7 @@ from . import (
     going_on,
     kernel,
     last_words,
+    mpirun,
     nccl,
     rendezvous,
     slurm,
@@ -28,7 +29,7 @@ from .model import Logs
 
 _MARKS = tuple(
     mark.encode()
-    for each in (watchdog, nccl, elastic, barrier, rendezvous, slurm, spawn, tracebacks, kernel)
+    for each in (watchdog, nccl, elastic, barrier, rendezvous, slurm, spawn, tracebacks, kernel, mpirun)
     for mark in each.MARKS
 )
 # What launchers and containers put before a line.
@@ -46,6 +47,8 @@ _KEYS = ("line", "log", "message", "MESSAGE", "msg", "_raw")  # of the text in a
 _COLOR = re.compile(r"\x1b\[[\d;]*m")
 # torchrun's agent says that it starts its processes anew: what they said before is of an attempt that is over.
 _ANEW = re.compile(rb"; will restart worker group|restart_count=[1-9]")
+_LAUNCHED = re.compile(rb"torch/distributed/run\.py:\d+\] \*{20,}")  # what torchrun says first, before any process
+_OVER = (b"ChildFailedError", b"Root Cause (first observed failure)")
 _OF_ONE_RESTART = 1 << 12  # bytes between lines of one restart, of several nodes maybe
 LONGEST = 1 << 14  # characters of a line that are looked at
 
@@ -119,14 +122,16 @@ def _lines(path: Path, rank: int | None, logs: Logs) -> tuple[bool, int | None]:
 def _attempt(file: Iterable[bytes], rank: int | None, logs: Logs) -> tuple[bool, int]:
     table, late, raised, of_use = elastic.Table(), barrier.Barrier(), tracebacks.Tracebacks(), False
     last, spawned, count = nccl.LastError(), spawn.Spawned(), 0
-    on, said_last = going_on.GoingOn(logs), last_words.LastWords(rank)
+    on, said_last, turns = going_on.GoingOn(logs), last_words.LastWords(rank), going_on.Turns()
     for said in _pieces(file):
         count += 1
         line = bare(said)
         told = late.take(line, logs) or watchdog.take(line, logs, rank) or nccl.take(line, logs, rank)
         told = raised.take(line, logs, rank) or last.take(line, logs, rank) or slurm.take(said, logs) or told
         told = told or desync.take(line, logs) or kernel.take(line, logs) or rendezvous.take(line, logs)
-        told = told or spawned.take(line, logs) or table.take(line, logs)
+        told = told or spawned.take(line, logs) or table.take(line, logs) or mpirun.take(line, logs)
+        if not told and turns.take(_OWN.sub("", line, count=1)):
+            raised.went_on(logs)
         on.take(line, of_use=told)
         said_last.take(line, of_use=told)
         of_use = told or of_use
@@ -163,12 +168,16 @@ def _unwrapped(line: str) -> Sequence[str]:
 def _last_attempts(file: BinaryIO) -> tuple[int, int]:
     """Where the last two attempts begin: behind a line that says that the processes are started anew, or at 0.
 
-    Of several such lines that follow one another, as those of one restart do, nothing but the last one counts.
+    So does one of a launcher that is started behind the end of another, as in a file to which each run is appended. Of
+    several such lines that follow one another, as those of one restart do, nothing but the last one counts.
     """
     before = begin = 0
     if os.fstat(file.fileno()).st_size:
         with mmap(file.fileno(), 0, access=ACCESS_READ) as whole:
-            for found in _ANEW.finditer(whole):
+            for found in sorted((*_ANEW.finditer(whole), *_LAUNCHED.finditer(whole)), key=lambda each: each.start()):
+                again = found.re is _ANEW or any(whole.find(said, begin, found.start()) >= 0 for said in _OVER)
+                if not again:
+                    continue
                 behind = whole.find(b"\n", found.end()) + 1 or len(whole)
                 if found.start() - begin > _OF_ONE_RESTART:
                     before = begin

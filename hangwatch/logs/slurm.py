@@ -14,6 +14,7 @@ _NODE = re.compile(r"srun: error: Node failure on (\S+)")
 _CODE = re.compile(r"Exited with exit code (\d+)")
 _SIGNALS = {"Out Of Memory": -9, "Killed": -9, "Segmentation fault": -11, "Bus error": -7, "Floating point": -8}
 _ASKED = ("Terminated", "Aborted", "Interrupt", "Exited with exit code 0")  # ended from outside, or by a watchdog
+_LAST_SIGNAL = 31
 _DIGITS = frozenset(" 0123456789")
 _LABELLED = re.compile(r" *(\d+): \[rank(\d+)\]:")
 
@@ -53,7 +54,12 @@ def failures(logs: Logs) -> Iterator[Failure]:
         code = _CODE.match(said)
         signal = next((number for words, number in _SIGNALS.items() if said.startswith(words)), None)
         text = f"srun says: {said}" if code is None else ""
-        yield Failure(task, exit_code=int(code[1]) if code else signal, text=text)
+        yield Failure(task, exit_code=of_shell(int(code[1])) if code else signal, text=text)
+
+
+def of_shell(exit_code: int) -> int:
+    """What a shell says of a command that a signal has ended, as the negative number of that signal."""
+    return 128 - exit_code if 128 < exit_code <= 128 + _LAST_SIGNAL else exit_code
 
 
 def _numbers(listed: str) -> Iterator[int]:

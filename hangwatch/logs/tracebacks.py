@@ -16,6 +16,8 @@ from hangwatch.stacks.frames import origin
 
 from .model import Logs, Raised
 
+_OF_A_WORKER = "Original Traceback (most recent call last)"
+_TURNS = 10  # that a job may make behind the exception of a rank, on whose way out it is
 _CRASH = "Fatal Python error: "
 _CRASHED = "Current thread "
 _STACKS = (_CRASHED, "Thread ")
@@ -68,6 +70,7 @@ class Tracebacks:
         self._told: dict[int | None, Raised] = {}  # what each has raised last
         self._chained: dict[int | None, bool] = {}  # those whose next traceback belongs to it, and whether as `handled`
         self._last: int | None = None  # whose traceback ended with the last line
+        self._turns: dict[int, int] = {}  # how often the program counted up behind the exception of each rank
 
     def take(self, line: str, logs: Logs, rank: int | None) -> bool:
         """Keep what a line says; `rank` is that of the file, where its name tells. False for a line of no use."""
@@ -77,6 +80,9 @@ class Tracebacks:
             return False
         prefix = _PREFIX.match(line)
         whose, said = (int(prefix[1]), prefix[2]) if prefix else (rank, line)
+        if said.startswith(_OF_A_WORKER):  # the exception before it was made of this one, in another process
+            self._open[whose] = _Open(prefix is not None, before=self._told.pop(whose, None))
+            return False
         if said.startswith(MARKS[0]):
             self._finish(whose, logs)
             handled = self._chained.pop(whose, None)
@@ -126,7 +132,7 @@ class Tracebacks:
         late = any(each.rank == rank for each in logs.timeouts)
         logs.raised[rank] = replace(raised, late=late)
         logs.ranks.add(rank)
-        self._last = rank
+        self._last, self._turns[rank] = rank, 0
         return True
 
     def _crashed(self, rank: int | None, known: _Open, logs: Logs) -> bool:
@@ -136,6 +142,14 @@ class Tracebacks:
             return self._keep(rank, raised, logs)
         logs.nameless[raised] = None
         return False
+
+    def went_on(self, logs: Logs) -> None:
+        """The program has counted up: where it does so again and again, the exceptions before it were caught."""
+        for rank in [*self._turns]:
+            self._turns[rank] += 1
+            if self._turns[rank] >= _TURNS:
+                del self._turns[rank]
+                logs.raised.pop(rank, None)
 
     def end(self, logs: Logs) -> bool:
         """The file has ended; whether that told of a crash."""

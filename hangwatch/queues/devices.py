@@ -20,6 +20,10 @@ from .not_recorded import lacking
 from .split_sizes import odd_splits, sizes_differ
 from .stuck import Stuck
 
+_UNSEEN = tuple(
+    Alternative(cause, Certainty.UNDETERMINED, "a dump does not show the network or the driver's log (Xid)")
+    for cause in ("network-partition", "gpu-fault")
+)
 _IF_ALL_CAME = Alternative(
     "interconnect-stall", Certainty.UNDETERMINED, "these may be all ranks of the group: nothing tells how many it has"
 )
@@ -89,12 +93,39 @@ def wire(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         alternatives=(
             *not_recorded(root),
             *in_flight.alternatives(root, running),
-            *(
-                Alternative(cause, Certainty.UNDETERMINED, "a dump does not show the network or the driver's log (Xid)")
-                for cause in ("network-partition", "gpu-fault")
-            ),
+            *_UNSEEN,
         ),
         fix="look at the links and the kernel log (nvidia-smi nvlink -s, ibstat, dmesg for Xid); set NCCL_DEBUG=INFO",
+    )
+
+
+def half_done(queues: Queues, chain: Chain, histories: Histories) -> Finding:
+    """Complete on some ranks, and on others not: all had enqueued it, so that no code of the program holds it up."""
+    root, lanes = chain.roots[0], chain.roots[0].group.lanes
+    done = [rank for rank, lane in lanes.items() if rank not in root.waiting and lane.known]
+    silent = [rank for rank in root.group.members if rank not in lanes or not lanes[rank].known]
+    few = root.waiting if 2 * len(root.waiting) <= len(done) else ()
+    started = bool(root.begun) and set(root.begun) == set(root.waiting)
+    blamed, one = silent or few, len(root.waiting) == 1
+    device, has, do = ("device", "has", "does") if one else ("devices", "have", "do")
+    gone = f" No {queues.record} of {ranks(silent)}, which had come to it: it may have ended in it." if silent else ""
+    return Finding(
+        "rank-died" if silent else "interconnect-stall",
+        Certainty.UNDETERMINED if silent else Certainty.LIKELY,
+        f"{words.capital(collective(root))}{at(root.call)} is complete on {ranks(done)}, and the {device} of"
+        f" {ranks(root.waiting)} {f'{has} started it and ' if started else ''}{do} not complete it: the network, the"
+        f" links between the GPUs, or a GPU.{gone}",
+        stage=Stage.DEVICE,
+        culprits=tuple((rank, root.calls[rank].where if rank in root.calls else None) for rank in blamed),
+        victims=root.waiting,
+        evidence=(
+            f"{ranks(done)}: completed",
+            *_alike(root, f"{'started' if started else 'enqueued'}, not completed"),
+        ),
+        alternatives=_UNSEEN,
+        fix="look at the links and the kernel log (nvidia-smi nvlink -s, ibstat, dmesg for Xid) where"
+        f" {ranks(silent or root.waiting)} {words.verb(len(silent or root.waiting), 'runs', 'run')}; set"
+        " NCCL_DEBUG=INFO",
     )
 
 

@@ -11,7 +11,7 @@ from .stuck import Kind, Stuck
 Due = Callable[[int], tuple[Communicator, bool] | None]
 """The group of the call that a rank makes next by its habit, and whether that is a message; None without a habit."""
 
-_ENDS = frozenset({Kind.MISMATCH, Kind.WIRE, Kind.MISSING, Kind.STALE})
+_ENDS = frozenset({Kind.MISMATCH, Kind.WIRE, Kind.HALF, Kind.MISSING, Kind.STALE})
 _NOT_COME = frozenset({Kind.ABSENT, Kind.MISSING, Kind.PEER})
 _DUE = frozenset({Kind.ABSENT, Kind.PEER})
 _HABITS_ASKED = 4  # of the ranks that are missed, for what they do next
@@ -41,7 +41,7 @@ class Follower:
         self._ranks = ranks
         self._by_rank: dict[int, list[Stuck]] = {}
         for each in stuck:
-            for rank in each.waiting:
+            for rank in (*each.waiting, *each.kept):
                 self._by_rank.setdefault(rank, []).append(each)
 
     def next(self, one: Stuck) -> Iterator[Stuck]:

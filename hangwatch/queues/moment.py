@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 
+from .dates import copied_s
 from .finding import collective
 from .model import Queues
 from .names import at, ranks
@@ -11,8 +12,6 @@ from .stuck import Kind, Stuck
 
 ON_ITS_WAY_S = 5.0  # a call that was incomplete for less when the record was written shows nothing
 YOUNG_S = 120.0  # a rank that others await may be at work for so long: hangwatch's own patience with a live job
-COPIED_S = 86_400.0  # a file so much younger than what it tells of was copied
-OVERDUE = 1.5  # times its timeout: torch has given up a call by then, and written its records because of that
 
 
 def stood_s(queues: Queues, one: Stuck) -> float | None:
@@ -35,7 +34,7 @@ def unmoved_s(queues: Queues) -> float | None:
     if not queues.written or not queues.last_completion:
         return None
     stood = (max(queues.written.values()) - queues.last_completion) / 1e9
-    return stood if 0.0 < stood < _copied_s(queues) else None
+    return stood if 0.0 < stood < copied_s(queues) else None
 
 
 def _completed_at(one: Stuck, rank: int) -> int:
@@ -62,13 +61,7 @@ def on_its_way(queues: Queues, one: Stuck) -> bool:
 def open_s(queues: Queues, one: Stuck) -> float | None:
     """For how long the call had been open when the records were written; None where their dates do not tell."""
     stood = stood_s(queues, one)
-    return stood if stood is not None and stood < _copied_s(queues) else None
-
-
-def _copied_s(queues: Queues) -> float:
-    """How much younger than what it tells of a file can be that was not copied."""
-    limit_s = OVERDUE * queues.timeout_ns / 1e9
-    return min(limit_s, COPIED_S) if limit_s and not queues.live else COPIED_S
+    return stood if stood is not None and stood < copied_s(queues) else None
 
 
 def is_undated(queues: Queues, one: Stuck) -> bool:

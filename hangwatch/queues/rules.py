@@ -66,6 +66,7 @@ def judge(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         Kind.MISSING: _missing,
         Kind.HELD: devices.held,
         Kind.WIRE: devices.wire,
+        Kind.HALF: devices.half_done,
         Kind.QUEUED: devices.queued,
     }
     return rules[root.kind](queues, chain, histories)

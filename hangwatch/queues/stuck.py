@@ -6,10 +6,12 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from .dates import copied_s
 from .matching import SYNCHRONISING, Shape, kind_of, malformed, roots_apart, sides, unbalanced
 from .model import COMPLETED, RETIRED, STARTED, STATE, Call, Communicator, Lane, Queues
 from .states import running
 
+HALF_DONE_S = 30.0  # after it was complete on some ranks; the clocks of nodes differ, and torch looks now and then
 _EXCHANGES_BEFORE = 64  # numbers before a call
 
 
@@ -22,6 +24,7 @@ class Kind(StrEnum):
     MISSING = "missing"  # all that left a record have enqueued it
     HELD = "held"  # all have enqueued it, some devices have not started it
     WIRE = "wire"  # all devices have started it
+    HALF = "half"  # some devices have completed it, and others not long after that
     QUEUED = "queued"  # all have enqueued it, and no device is known to have started it
     PEER = "peer"  # a send or receive without its counterpart
 
@@ -49,6 +52,7 @@ class Stuck:
     counted: bool = True  # of a pair: which call of one rank meets which of the other is known
     begun: tuple[int, ...] = ()  # those waiting whose device is known to have started it
     batch: dict[int, int] = field(default_factory=dict)  # of a pair: each rank's number, which coalesced calls share
+    kept: tuple[int, ...] = ()  # those that have completed it, and wait in the next call of that communicator
 
     @property
     def all_came(self) -> bool:
@@ -95,6 +99,8 @@ def _front(queues: Queues, group: Communicator) -> Stuck | None:
     floor = floor_of(queues, group)
     if (unfit := _unfit_below(queues, group, floor)) is not None:
         return unfit
+    if (half := _half_done(queues, group, floor)) is not None:
+        return half
     opened = [number for lane in group.lanes.values() if (number := _first_above(lane, floor)) is not None]
     if not opened:
         return None
@@ -133,6 +139,45 @@ def _unfit_below(queues: Queues, group: Communicator, floor: int) -> Stuck | Non
     _compare(queues, found)
     exchange = bool(found.why) and all(kind_of(call) == "all_to_all" for call in found.calls.values())
     return found if exchange and _fitted_before(queues, group, found) else None
+
+
+def _half_done(queues: Queues, group: Communicator, floor: int) -> Stuck | None:
+    """The last call that is complete anywhere, where ranks had it open still long after others had completed it.
+
+    All had enqueued it, and none has completed a later one: a record that is only older shows less than that.
+    """
+    waiting, ended = [], 0
+    for rank, lane in group.lanes.items():
+        places, state = lane.places(floor), lane.state(floor)
+        if state is None or not places:
+            continue
+        if _done(state):
+            ended = max(ended, max(lane.ended[place] for place in places))
+        elif lane.first_open() == places.start:
+            waiting.append(rank)
+    stood = {rank: (queues.written.get(rank, 0) - ended) / 1e9 for rank in waiting if ended}
+    late = [rank for rank in waiting if HALF_DONE_S < stood.get(rank, 0.0) < copied_s(queues)]
+    last = max(
+        (lane.numbers[place] for lane in group.lanes.values() if (place := _last_done(lane)) is not None), default=-1
+    )
+    if not late or len(late) < len(waiting) or last > floor:
+        return None
+    found = Stuck(Kind.QUEUED, group, floor, tuple(waiting))
+    for rank, lane in group.lanes.items():
+        _enter(queues, found, rank, lane)
+    _compare(queues, found)
+    for rank, lane in group.lanes.items():
+        if rank not in waiting and (place := lane.first_open()) is not None:
+            found.kept += (rank,)
+            found.order[rank], found.created[rank] = lane.order[place], lane.created[place]
+    if found.kind is not Kind.MISMATCH:
+        found.kind = Kind.HALF
+        found.begun = tuple(rank for rank in waiting if (group.lanes[rank].state(floor) or 0) >= STARTED)
+    return found
+
+
+def _last_done(lane: Lane) -> int | None:
+    return next((place for place in reversed(range(len(lane))) if lane.done(place)), None)
 
 
 def _fitted_before(queues: Queues, group: Communicator, found: Stuck) -> bool:

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
+from hangwatch.queues.dates import COPIED_S
 from hangwatch.queues.matching import SYNCHRONISING, kind_of
 from hangwatch.queues.model import Clock, Communicator, Lane, Queues
-from hangwatch.queues.moment import COPIED_S
 
 CLEAR_NS = 5 * 10**9  # smaller differences change nothing that is told
 _MOST_NS = 14 * 3600 * 10**9  # a clock set to the local time of another zone; what is further apart are days

@@ -1,0 +1,96 @@
+"""Exceptions behind which a job went on, and those at the end of a rank's own file; what launchers say of an end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hangwatch.logs import Logs, assess, read
+from hangwatch.recorder import QueueReader
+from tests.unit.logs.lines import blamed, judged
+from tests.unit.logs.test_own_words import trace
+
+
+def steps(count: int, label: str = "", first: int = 0) -> str:
+    """Lines of a program, with a date and a loss that do not say that it counts up."""
+    return "\n".join(
+        f"{label}2026-11-24 10:{step % 60:02d}:00,000 INFO step {step} | loss {7.0 / (step + 1):.4f}"
+        for step in range(first, first + count)
+    )
+
+
+@pytest.mark.parametrize("label", ["", "[rank1]: "])
+def test_an_exception_behind_which_the_program_goes_on_was_caught(tmp_path: Path, label: str) -> None:
+    found = judged(tmp_path, "\n".join([steps(3, label), trace(1, "ValueError: bad answer"), steps(12, label, 3)]))
+    assert found.judgement is None
+    # AND a few steps are what the others make before they miss that rank
+    few = judged(tmp_path, "\n".join([steps(3, label), trace(1, "ValueError: bad answer"), steps(6, label, 3)]))
+    assert blamed(few) == [1]
+
+
+def test_neither_dates_nor_losses_count_anything_up(tmp_path: Path) -> None:
+    stands = "\n".join(f"2026-11-24 10:{minute:02d}:00 INFO heartbeat of loss 0.{minute % 7}" for minute in range(30))
+    assert blamed(judged(tmp_path, "\n".join([trace(1, "ValueError: bad answer"), stands]))) == [1]
+
+
+def own_files(tmp_path: Path, **errors: str) -> Logs:
+    logs = Logs()
+    for name, error in errors.items():
+        path = tmp_path / f"{name}.log"
+        path.write_text(f"step 1\n{trace(None, error)}\n")
+        assert read(path, logs)
+    return logs
+
+
+def test_what_ends_the_file_of_a_rank_ended_it_where_others_lost_a_peer(tmp_path: Path) -> None:
+    logs = own_files(tmp_path, rank_0="RuntimeError: NCCL communicator was aborted on rank 0.", rank_2="KeyError: 'x'")
+    assert blamed(assess(QueueReader().queues(), logs)) == [2]
+
+
+def test_the_exception_of_a_loader_worker_is_told_by_its_own_line(tmp_path: Path) -> None:
+    worker = (
+        'Original Traceback (most recent call last):\n  File "/home/mia/data.py", line 61, in __getitem__\n'
+        "    row['image']\nKeyError: 'image'"
+    )
+    text = f"{trace(3, 'KeyError: Caught KeyError in DataLoader worker process 3.')}\n"
+    text += "\n".join(f"[rank3]: {line}" for line in worker.splitlines())
+    found = judged(tmp_path, text)
+    assert blamed(found) == [3]
+    assert found.judgement is not None
+    assert found.judgement.verdict.summary == "Rank 3 raised an exception (data.py:61): KeyError: 'image'."
+
+
+def test_a_run_behind_another_in_one_file_is_another_attempt(tmp_path: Path) -> None:
+    path, logs = tmp_path / "train.log", Logs()
+    over = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+    banner = f"W1124 11:00:00.0 1 torch/distributed/run.py:793] {'*' * 41}"
+    path.write_text("\n".join([banner, trace(2, "ValueError: odd"), over, banner, steps(5)]) + "\n")
+    assert not read(path, logs)
+    assert logs.earlier is not None
+    assert logs.earlier.raised[2].text == "ValueError: odd"
+
+
+def test_who_ends_a_launcher_behind_the_end_of_its_processes_ends_nothing(tmp_path: Path) -> None:
+    agent = "1124 10:12:05.1 1 torch/distributed/elastic/agent/server/api.py:719]"
+    ended = f"W{agent} Received 15 death signal, shutting down workers"
+    done = f"I{agent} [default] worker group successfully finished."
+    path, logs = tmp_path / "pod.log", Logs()
+    path.write_text(f"{done}\n{ended}\n")
+    assert not read(path, logs)
+    assert judged(tmp_path, ended).judgement is not None
+
+
+def test_mpirun_names_the_rank_that_failed_first(tmp_path: Path) -> None:
+    said = "mpirun noticed that process rank 3 with PID 7712 on node n2 exited on signal 9 (Killed)."
+    found = judged(tmp_path, said)
+    assert blamed(found) == [3]
+    assert found.judgement is not None
+    assert (found.judgement.verdict.cause, found.judgement.verdict.culprits[0].pid) == ("rank-died", 7712)
+
+
+def test_what_a_shell_says_of_a_signal_is_that_signal(tmp_path: Path) -> None:
+    said = "6: [rank6]: step 4\n6: [rank6]: step 5\nsrun: error: n0: task 6: Exited with exit code 137"
+    found = judged(tmp_path, said)
+    assert found.judgement is not None
+    assert (found.judgement.verdict.cause, found.judgement.verdict.summary) == ("rank-died", "Rank 6 died by signal 9.")
