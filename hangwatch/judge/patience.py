@@ -30,7 +30,7 @@ from hangwatch.facts.processes.own_locks import own_locks
 from hangwatch.facts.processes.remote_calls import no_call_is_left
 from hangwatch.facts.processes.sleep import A_TURN_S, sleeps_long, waits_at_most
 from hangwatch.facts.processes.store_waits import awaits_key, store_ports, waits_for_key
-from hangwatch.model import Frame, LoopFacts, OpenFile, Phase, ProcessFacts, Reading, Snapshot
+from hangwatch.model import Frame, LoopFacts, OpenFile, Phase, ProcessFacts, Reading, Snapshot, ThreadStack
 from hangwatch.proof.waits import ASLEEP, Blocked
 from hangwatch.ranks.processes import computes
 from hangwatch.ranks.thread_stacks import runs_users_code
@@ -126,9 +126,16 @@ def _has_tasks(view: RankView) -> bool:
     """
     pairs = zip(view.threads, view.evidence.stacks, strict=True)
     own = [(thread, stack) for thread, stack in pairs if not stack.main and runs_users_code(stack)]
-    at_task = any(thread.doing in _TASKS and (thread.loop is None or thread.loop.bounded) for thread, _ in own)
+    at_task = any(thread.doing in _TASKS and _comes_to_an_end(thread, stack) for thread, stack in own)
     lives = any(not (child.dead or child.idle) for child in own_children(view))
     return at_task or (lives and any(stands_in_subprocess(stack) for _, stack in own))
+
+
+def _comes_to_an_end(thread: Activity, stack: ThreadStack) -> bool:
+    """By its loop; that of a pool's task need not end by itself, where it can be left, as one that tries again is."""
+    loop = thread.loop
+    of_a_pool = any(frame.file.endswith("/concurrent/futures/thread.py") for frame in stack.frames)
+    return loop is None or loop.bounded or (of_a_pool and bool(loop.leaves))
 
 
 def _by_another_process(view: RankView) -> bool:

@@ -537,6 +537,19 @@ def test_a_rank_that_waits_for_tasks_of_its_own_threads_is_given_time(loop: Loop
     assert outside_waits(found).get(0) == (None if held_by else FROM_OUTSIDE)
 
 
+@pytest.mark.parametrize(("leaves", "held_by"), [((Frame(SCRIPT, 7, "score"),), ""), ((), "waits for a lock")])
+def test_a_task_of_a_pool_that_tries_again_comes_to_an_end(leaves: tuple[Frame, ...], held_by: str) -> None:
+    waits = at_work(loop=LoopFacts(Frame(SCRIPT, 5, "score"), leaves=leaves))
+    thread = waits.stacks[1]
+    pooled = replace(
+        thread, frames=(*thread.frames, *frames((f"{LIB}/concurrent/futures/thread.py", 58, "run"), below=()))
+    )
+    found = replace(waits, stacks=(waits.stacks[0], pooled), earlier_stacks=(waits.stacks[0], pooled))
+    assert held(snapshot(found, WAITING)).get(0, "") == held_by
+    # AND a thread that the program started itself may watch something for ever
+    assert held(snapshot(waits, WAITING)) == {0: "waits for a lock"}
+
+
 @pytest.mark.parametrize(("idle", "held_by"), [(False, ""), (True, "waits for a lock")])
 def test_a_thread_that_runs_a_command_is_at_a_task_though_its_loop_has_no_end(idle: bool, held_by: str) -> None:
     endless = LoopFacts(Frame(SCRIPT, 5, "score"), endless=True)

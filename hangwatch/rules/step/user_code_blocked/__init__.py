@@ -17,6 +17,7 @@ from hangwatch.facts.processes.own_code import (
     tries_again,
 )
 from hangwatch.facts.processes.own_locks import own_locks
+from hangwatch.facts.processes.pools import taken_pool
 from hangwatch.model import Certainty, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
@@ -167,7 +168,8 @@ def _how_all(stuck: list[RankView]) -> str:
     how = how_stuck(stuck[0])
     alike = all(how_stuck(view) == how for view in stuck)
     who = "it" if len(stuck) == 1 else "each" if alike else f"rank {stuck[0].rank}"
-    threads = _own_threads(stuck[0]) if len(stuck) == 1 and own_locks(stuck[0]) is None else []
+    explained = own_locks(stuck[0]) is not None or taken_pool(stuck[0]) is not None
+    threads = _own_threads(stuck[0]) if len(stuck) == 1 and not explained else []
     beside = f", while {threads[0]}" if len(threads) == 1 else ""  # it waits for that one, most likely
     return f"{who} {how.removeprefix('it ')}{_for_the_ended(stuck)}{beside}"
 

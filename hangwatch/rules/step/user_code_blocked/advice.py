@@ -13,6 +13,7 @@ from hangwatch.facts.processes.own_code import (
     waits_for_tasks,
 )
 from hangwatch.facts.processes.own_locks import own_locks
+from hangwatch.facts.processes.pools import taken_pool
 from hangwatch.facts.processes.sleep import sleeps_long
 from hangwatch.model import ProcessFacts
 from hangwatch.ranks.view import RankView
@@ -56,6 +57,10 @@ def advice(view: RankView, threads: list[str]) -> str:
         return _of_ended(ended[0])
     if children:
         return _BY_WAIT[Doing.JOIN_CHILD]
+    if taken_pool(view) is not None:
+        return (
+            "let no task wait for a task of its own pool: give the inner ones a pool of theirs, or call them directly"
+        )
     if waits_for_tasks(view):
         return "call task_done() for each item that was taken, also after an error: in a finally block"
     return _of_a_peer(view) or _of_a_loop(view) or _of_a_lock(view, threads) or _BY_WAIT.get(view.now.doing, "")

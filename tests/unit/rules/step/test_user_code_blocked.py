@@ -230,6 +230,31 @@ def test_ranks_none_of_which_waits_for_another_one_are_told_each_by_its_own_wait
     assert judge(rank(0, joins), rank(1, IN_CODE)).verdict.cause == "undetermined"
 
 
+RESULT = ((f"{LIB}/threading.py", 327, "wait"), (f"{LIB}/concurrent/futures/_base.py", 451, "result"))
+WORKER = ((f"{LIB}/concurrent/futures/thread.py", 58, "run"), (f"{LIB}/concurrent/futures/thread.py", 83, "_worker"))
+
+
+def _pool(*inner: tuple[tuple[str, int, str], ...]) -> RankEvidence:
+    """A rank that waits for a result, whose pool of threads stands there."""
+    below = tuple(Frame(*frame) for frame in WORKER)
+    threads = tuple(ThreadStack(50 + n, f"fetch_{n}", frames(*each, below=below)) for n, each in enumerate(inner))
+    waits = rank(1, frames(*RESULT), progress=Progress(step=4), issued=3, completed=3, threads=threads)
+    return replace(waits, process=replace(waits.process, private_wait=True) if waits.process else None)
+
+
+def test_a_pool_all_of_whose_threads_wait_for_tasks_runs_none() -> None:
+    here = (*RESULT, (SCRIPT, 13, "shard"))
+    waiting = rank(0, IN_BACKWARD, progress=Progress(step=4), issued=4, completed=3)
+    verdict = judge(waiting, _pool(here, here)).verdict
+    assert [who.rank for who in verdict.culprits] == [1]
+    told = "it waits for a result, and all 2 threads of its pool 'fetch' wait for results of tasks (train.py:13)"
+    assert told in verdict.summary
+    assert verdict.fix.startswith("let no task wait for a task of its own pool")
+    # AND one that is free may run them yet
+    idle = ((f"{LIB}/queue.py", 171, "get"),)
+    assert "of its pool" not in judge(waiting, _pool(here, idle)).verdict.summary
+
+
 def test_a_child_that_took_itself_for_its_rank_is_to_be_started_without_the_rank_s_variables() -> None:
     stack = main_thread((*IN_STORE[:-2], Frame("/home/ann/evaluate.py", 9, "setup")))
     child = ProcessEvidence("child", ProcessFacts(91, "S", cpu_delta_s=0.0), (stack,), (stack,))

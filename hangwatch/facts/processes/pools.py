@@ -1,0 +1,57 @@
+"""A pool of threads whose tasks wait for tasks: where all of its threads do, no thread is left to run these."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import takewhile
+
+from hangwatch import words
+from hangwatch.model import Frame, ThreadStack
+from hangwatch.ranks.view import RankView
+from hangwatch.stacks.frames import name_of, origin, user_frame
+
+_POOL = "/concurrent/futures/thread.py"
+_FUTURES = ("/concurrent/futures/_base.py", "/concurrent/futures/__init__.py")
+_OF_A_THREAD = re.compile(r"_\d+$")  # what a pool puts behind its name
+
+
+@dataclass(frozen=True)
+class TakenPool:
+    """All `count` threads of a pool wait for results of tasks, at `where`."""
+
+    name: str
+    count: int
+    where: Frame | None
+
+    @property
+    def told(self) -> str:
+        threads = f"all {self.count} threads" if self.count > 1 else "the one thread"
+        return (
+            f"{threads} of its pool {self.name!r} {words.verb(self.count, 'waits', 'wait')} for results of tasks"
+            f"{words.at(self.where)}, and none is left to run these"
+        )
+
+
+def taken_pool(view: RankView) -> TakenPool | None:
+    """The pool all of whose threads wait for tasks, where the rank's main thread waits for a result as well."""
+    if not any(_waits_for_a_result(stack) for stack in view.evidence.stacks if stack.main):
+        return None
+    pools: dict[str, list[ThreadStack]] = {}
+    for stack in view.evidence.stacks:
+        if not stack.main and any(frame.file.endswith(_POOL) for frame in stack.frames):
+            pools.setdefault(_OF_A_THREAD.sub("", stack.name), []).append(stack)
+    taken = [(name, threads) for name, threads in pools.items() if all(map(_waits_for_a_result, threads))]
+    if len(taken) != 1:
+        return None
+    ((name, threads),) = taken
+    return TakenPool(name, len(threads), user_frame(threads[0].frames))
+
+
+def _waits_for_a_result(stack: ThreadStack) -> bool:
+    """It is in a future's `result` or the like, called from the program's code."""
+    python = (frame for frame in stack.frames if not frame.native)
+    inner = takewhile(lambda frame: origin(frame.file) != "user", python)
+    return any(
+        frame.file.endswith(_FUTURES) and name_of(frame.function) in ("result", "wait", "exception") for frame in inner
+    )
