@@ -73,6 +73,8 @@ def fewer_turns(case: Case) -> FewerTurns | None:
         return None  # those inside make more forwards for an optimizer step: the others are ahead, and not early
     if case.blocked and not case.may_wait_for(inside, left):
         return None  # they are kept by other ranks, and those that left may have made all their turns
+    if case.blocked and all(_waits_for_another_peer(case, rank, left) for rank in inside):
+        return None
     level = any(begun.get(rank, 0) == begun.get(inside[0], 0) for rank in left)
     if level and left != _ended_around(case) and not _all_regular(case, inside, counted=bool(begun)):
         return None  # a rank at a place where no rank has been before may rather have the extra call
@@ -96,6 +98,18 @@ def fewer_turns(case: Case) -> FewerTurns | None:
     return FewerTurns(
         left, inside, begun, ended if over else made, _with_skips(case, left, inside, loop), within_batch, over
     )
+
+
+def _waits_for_another_peer(case: Case, rank: int, left: tuple[int, ...]) -> bool:
+    """It waits for the other end of a message, and by messages alone for none of those that `left`."""
+    reached, todo = {rank}, [rank]
+    while todo:
+        entry = case.blocked.get(todo.pop())
+        if entry is not None and entry.to_a_peer:
+            further = set(entry.lacking) - reached
+            reached |= further
+            todo += further
+    return len(reached) > 1 and reached.isdisjoint(left)
 
 
 def _is_past_too(case: Case, rank: int) -> bool:

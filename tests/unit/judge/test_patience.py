@@ -263,7 +263,7 @@ def test_what_a_process_beside_the_ranks_writes_may_come_late(
 ) -> None:
     reads = stands(system_call="read", blocked_on=replace(NAMED, fd=fd))
     pipes = {"pipes": (Pipe(NAMED.path, (100,), writers),)}
-    beside = {"launchers": (other(60, "launcher"),), "others": (other(61), other(55, "job"))}
+    beside: dict[str, Any] = {"launchers": (other(60, "launcher"),), "others": (other(61), other(55, "job"))}
     entry = replace(reads, children=(ProcessEvidence("helper", process(70), rank=0),))
     assert fact(entry, node=pipes, **beside) == expected
     assert outside_waits(snapshot(entry, WAITING, node=pipes, **beside)) == times

@@ -95,9 +95,10 @@ def _alone_among(case: Case, ranks: list[int], asked: list[int]) -> RankView | N
         _same_point(case, lone.rank, other.rank)
         or (_new_group_in_circle(case, other.rank, lone.rank) and not _only_it_comes_there(lone, other))
         or _known_call_in_circle(case, other.rank, lone.rank)
+        or _lacks_its_message(case, other.rank, lone)
         for other in others
     ):
-        return None  # rather a mismatch, or groups used in different orders
+        return None  # rather a mismatch, groups used in different orders, or a message left out
     if _is_another_branch(case, lone, others) or is_past_a_call(case, lone.rank):
         return None
     if not others or any(other.over for other in case if other is not lone) or _have_it_before_them(lone, others):
@@ -137,6 +138,12 @@ def _stands_in_its_call(entry: Blocked) -> bool:
         return at is not None and made == ((at.file, at.line),)
     alone = {*entry.need.absent, entry.rank} >= {*entry.need.members}
     return alone and entry.activity.guard == "rank" and not in_backward(call)
+
+
+def _lacks_its_message(case: Case, rank: int, lone: RankView) -> bool:
+    """It waits for a message of the lone rank, which no check of the rank has led elsewhere."""
+    entry = case.blocked[rank]
+    return lone.now.guard != "rank" and entry.to_a_peer and lone.rank in entry.lacking
 
 
 def past_its_block(lone: RankView, others: list[RankView]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hangwatch import words
@@ -9,6 +10,7 @@ from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.skip_paths import conditional, evidence_of, skip_path, the_only, ways_to
 from hangwatch.facts.case import Case, call_words
 from hangwatch.facts.messages.own_order import gone_by
+from hangwatch.facts.messages.peer_totals import said_unserved
 from hangwatch.facts.messages.rounds import amid_its_turn, left_habit
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Certainty, Collective
@@ -61,10 +63,18 @@ def left_out_before_a_message(case: Case) -> Finding | None:
         culprits=case.culprits(found.absent, the_only(own)) if blames else (),
         victims=found.waiting if blames else tuple(case.blocked),
         step=case.ranks[found.absent[0]].step,
-        evidence=evidence_of(own),
+        evidence=(*evidence_of(own), *_counted(case, found.absent[: words.SHOWN])),
         witnesses=witnesses,
         awaited=found.absent,
     )
+
+
+def _counted(case: Case, ranks: tuple[int, ...]) -> Iterator[str]:
+    """How many messages they made with the peers for which they wait, where these made another number."""
+    for rank in ranks:
+        call = case.blocked[rank].call
+        if call is not None and (said := said_unserved(case, call, rank)):
+            yield said
 
 
 def _left_out(case: Case) -> _LeftOut | None:
