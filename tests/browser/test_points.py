@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from playwright.sync_api import Page, expect
 
 from hangwatch.model import CaptureNote, Culprit, Incident, NextCheck
+from scripts import judged
 from tests import examples
 from tests.browser.conftest import MOSTLY, Screen, Served, fits, until
 from tests.browser.fleet import Fleet
@@ -170,11 +171,24 @@ def test_a_worker_that_is_named_is_marked_and_its_stack_shown(open_file: Open) -
     expect(row).to_contain_text("at fault")
     expect(page.locator(".chosen")).to_contain_text("Worker 0 of rank 1, pid 9010")
     expect(page.locator(".chosen .frames li").first).to_be_visible()
-    # AND in the drawing the rank of the worker alone is at fault
+    expect(page.locator("#workers + .note")).to_have_text("worker 0 of rank 1 at fault")
+    # AND in the drawing the worker alone is at fault, and in the table its rank is where it belongs to
     page.goto(page.url.split("#")[0] + "#/")
     expect(page.locator(".drawing .fault")).to_have_count(1)
-    expect(page.locator(".drawing .fault .name")).to_have_text("rank 1")
+    expect(page.locator(".drawing .fault .name")).to_have_text("loader worker of rank 1")
+    expect(page.locator(".drawing .home")).to_have_text("rank 1its worker at fault")
+    row = page.locator(".situations tr.home")
+    expect(row.locator(".tag.home")).to_have_text("its worker at fault")
+    expect(page.locator(".situations .at-fault")).to_have_count(0)
     assert barriers(page) == []
+
+
+def test_a_worker_at_the_end_of_the_chain_is_at_fault_and_not_its_rank(open_file: Open) -> None:
+    page = open_file(judged.incident("gallery-worker-on-socket"))
+    expect(page.locator(".drawing .fault")).to_have_count(1)
+    expect(page.locator(".drawing .fault .name")).to_contain_text("loader worker")
+    expect(page.locator(".situations .at-fault")).to_have_count(0)
+    expect(page.locator(".drawing .home .why")).to_have_text("its worker at fault")
 
 
 def test_last_output_stands_beside_the_stacks(hung: Page, screen: Screen) -> None:

@@ -3,6 +3,7 @@
 import { computed, signal, type ReadonlySignal, type Signal } from "@preact/signals";
 import type { GroupColumns, History, NodeRow, RankColumns } from "./api";
 import { columnsOf, groupsOf } from "./model/columns";
+import { homes } from "./model/homes";
 import type { Chosen } from "./model/span";
 import { curvesOfHistory, curvesOfIncident, lanesOfHistory, lanesOfIncident, type Curves, type Lane } from "./model/tracks";
 import type { Divergence, HealthWarning, Incident, JobHealth, NodeFacts, Status, Verdict } from "./records";
@@ -52,9 +53,11 @@ export function isOver(status: Status | null): boolean {
   return status === "hung" || status === "failed" || status === "lingering";
 }
 
-/** What is said of the ranks that a verdict names: who is awaited still works, and has done no wrong. */
-export function role(scene: Scene): string {
-  return scene.status.value === "waiting" ? "awaited" : "at fault";
+/** What is said of what a verdict names: what is awaited still works, and has done no wrong. Of a rank with a process at fault that the process is. */
+export function role(scene: Scene, rank: number | null = null): string {
+  const said = scene.status.value === "waiting" ? "awaited" : "at fault";
+  const home = rank === null ? undefined : homes(scene.verdict.value).get(rank);
+  return home ? `its ${home} ${said}` : said;
 }
 
 /** The first lanes to show: who is at fault first, then ranks from 0 on. */

@@ -150,7 +150,10 @@ describe("who is at fault", () => {
   it("is drawn apart from ranks that only wait in the same place", () => {
     const edge: Wait = { ...wait(0, [], "data"), also: [1, 2, 3] };
     const graph = waitGraph({ waits: [edge], culprits: [{ rank: 1, pid: 1, host: "", process: "loader-worker", where: null, excerpt: null }] });
-    expect(graph.nodes.map((node) => [node.ranks, node.atFault])).toEqual([[[0, 2, 3], false], [[1], true]]);
+    // its worker is at fault, and drawn; the rank itself waits like the others
+    expect(graph.nodes.map((node) => [node.ranks, node.atFault, node.home ?? false])).toEqual([[[0, 2, 3], false, false], [[1], false, true], [[], true, false]]);
+    expect(graph.nodes[2]!.awaits).toBe("loader worker of rank 1, pid 1");
+    expect(graph.edges.at(-1)).toMatchObject({ from: 1, to: [2] });
   });
 });
 

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { columnsOf } from "../src/model/columns";
+import { homes } from "../src/model/homes";
 import { markdown } from "../src/model/markdown";
 import { waitGraph } from "../src/model/waits";
 import type { Culprit } from "../src/records";
@@ -15,6 +16,16 @@ describe("the end of the chain of waits", () => {
     const graph = waitGraph({ culprits: [BLAMED], waits: WAITS, ends: [WORKER] });
     expect(graph.nodes).toEqual([{ ranks: [0, 2, 3], atFault: false }, { ranks: [1], atFault: true }, { ranks: [], atFault: false, awaits: "loader worker 0 (pid 88)" }]);
     expect(graph.edges.map((edge) => [edge.from, edge.to])).toEqual([[0, [1]], [1, [2]]]);
+  });
+  it("is at fault where the verdict names that process, and not the rank that it belongs to", () => {
+    const who: Culprit = { ...BLAMED, pid: 88, process: "loader-worker" };
+    expect(waitGraph({ culprits: [who], waits: WAITS, ends: [WORKER] }).nodes).toEqual([
+      { ranks: [0, 2, 3], atFault: false },
+      { ranks: [1], atFault: false, home: true },
+      { ranks: [], atFault: true, awaits: "loader worker 0 (pid 88)" },
+    ]);
+    expect([...homes({ culprits: [who] })]).toEqual([[1, "worker"]]);
+    expect(homes({ culprits: [who, BLAMED] }).size).toBe(0);
   });
   it("has no box where a rank waits for nothing that is known, and one of its rank where no rank waits", () => {
     const end = chainEnd(1, "computes in project (train.py:22)");

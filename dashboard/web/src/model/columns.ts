@@ -103,7 +103,8 @@ export interface Situation {
   atFault: boolean;
 }
 
-export function situations(columns: RankColumns, culprits: ReadonlySet<number>, ended = false): Situation[] {
+/** `homes`: ranks of which a process is at fault, which is said of them, and not of those at fault themselves. */
+export function situations(columns: RankColumns, culprits: ReadonlySet<number>, ended = false, homes: ReadonlyMap<number, string> = new Map()): Situation[] {
   const found = new Map<string, Situation>();
   columns.rank.forEach((rank, index) => {
     const phase = columns.phases[columns.phase[index]!] ?? "start";
@@ -113,7 +114,7 @@ export function situations(columns: RankColumns, culprits: ReadonlySet<number>, 
     const odd = state && "TtDXZ".includes(state) ? state : "";
     const atFault = culprits.has(rank);
     const moves = !ended && !still && !says && !odd && !atFault; // then the phase changes all the time
-    const key = `${moves ? "moves" : columns.phase[index]} ${columns.step[index]} ${atFault} ${odd} ${says}`;
+    const key = `${moves ? "moves" : columns.phase[index]} ${columns.step[index]} ${atFault} ${homes.get(rank) ?? ""} ${odd} ${says}`;
     const known = found.get(key);
     if (known) {
       known.ranks.push(rank);

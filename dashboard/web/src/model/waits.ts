@@ -1,10 +1,13 @@
 // Who waits for whom, as a small graph: ranks in the same wait are one node.
 
-import type { ChainEnd, Frame, Verdict, Wait } from "../records";
+import type { ChainEnd, Culprit, Frame, Verdict, Wait } from "../records";
+import { culprit as sayCulprit } from "../words";
+import { homes } from "./homes";
 
 export interface WaitNode {
   ranks: number[]; // none where what is awaited is no rank
   atFault: boolean;
+  home?: boolean; // a process of these ranks is at fault, not they
   awaits?: string; // what that is: "loader worker 0 (pid 88)"
 }
 
@@ -54,19 +57,33 @@ export function waitGraph(verdict: Pick<Verdict, "waits" | "culprits"> & Partial
   }));
   const ends = (verdict.ends ?? []).slice(0, MOST_ENDS); // files of older versions have none
   const cut = merged.size - kept.length + (verdict.ends?.length ?? 0) - ends.length;
-  return { ...withEnds(ordered(nodes, edges), ends), ends, cut };
+  const whole = withEnds(ordered(nodes, edges), ends, verdict.culprits);
+  const lodging = homes(verdict);
+  for (const node of whole.nodes) {
+    if (!node.ranks.some((rank) => lodging.has(rank))) continue;
+    node.home = true;
+    node.atFault = node.ranks.some((rank) => blamed.has(rank) && !lodging.has(rank));
+  }
+  return { ...whole, ends, cut };
 }
 
-/** The nodes of ranks that wait for no rank, and those of what they wait for, which stand below all others. */
-function withEnds(graph: Drawn, ends: ChainEnd[]): Drawn {
+/** The nodes of ranks that wait for no rank, and those of what they wait for or are the home of, which stand below all others. */
+function withEnds(graph: Drawn, ends: ChainEnd[], culprits: Culprit[]): Drawn {
   const drawn: Drawn = { nodes: [...graph.nodes], edges: [...graph.edges] };
+  const processes = culprits.filter((who) => who.process !== "rank" && who.pid !== null);
   for (const end of ends) {
     const ranks = [end.rank, ...end.also];
     let from = drawn.nodes.findIndex((node) => ranks.some((rank) => node.ranks.includes(rank)));
     if (from < 0) from = drawn.nodes.push({ ranks, atFault: true }) - 1;
     if (!end.awaits) continue;
-    const to = drawn.nodes.push({ ranks: [], atFault: false, awaits: end.awaits }) - 1;
+    const atFault = processes.some((who) => who.pid === end.pid);
+    const to = drawn.nodes.push({ ranks: [], atFault, awaits: end.awaits }) - 1;
     drawn.edges.push({ from, to: [to], what: "", where: end.where });
+  }
+  for (const who of processes.filter((who) => !ends.some((end) => end.awaits && end.pid === who.pid)).slice(0, MOST_ENDS)) {
+    const from = drawn.nodes.findIndex((node) => who.rank !== null && node.ranks.includes(who.rank));
+    const to = drawn.nodes.push({ ranks: [], atFault: true, awaits: sayCulprit(who) }) - 1;
+    if (from >= 0) drawn.edges.push({ from, to: [to], what: "", where: null });
   }
   return drawn;
 }

@@ -11,6 +11,7 @@ export type Tint = "phase" | "lag";
 export interface Look {
   tint: Tint;
   culprits: ReadonlySet<number>;
+  homes: ReadonlyMap<number, string>; // of these the ranks with a process at fault: a broken ring
   cursor: number; // index of a column, -1 for none
 }
 
@@ -35,7 +36,7 @@ export class CellPainter {
     const margin = 4;
     const context = sharp(canvas, layout.width + 2 * margin, layout.height + 2 * margin, true);
     context.translate(margin, margin);
-    const version = [theme, look.tint, layout.width, layout.height, layout.cells.length, [...look.culprits].join(), look.cursor].join("|");
+    const version = [theme, look.tint, layout.width, layout.height, layout.cells.length, [...look.culprits].join(), [...look.homes.keys()].join(), look.cursor].join("|");
     const whole = version !== this.version;
     if (whole) {
       this.version = version;
@@ -99,8 +100,9 @@ export class CellPainter {
   private marks(context: CanvasRenderingContext2D, layout: GridLayout, columns: RankColumns, look: Look): void {
     columns.rank.forEach((rank, index) => {
       if (!look.culprits.has(rank)) return;
-      ring(context, layout, index, color("fault"), layout.cellWidth > 12 ? 3 : 2);
-      if (layout.cellWidth < 30 && look.culprits.size <= 12) flag(context, layout, index, `rank ${rank}`);
+      const home = look.homes.get(rank);
+      ring(context, layout, index, color("fault"), layout.cellWidth > 12 ? 3 : 2, home ? [4, 3] : []);
+      if (layout.cellWidth < 30 && look.culprits.size <= 12) flag(context, layout, index, home ? `${home} of rank ${rank}` : `rank ${rank}`);
     });
     if (look.cursor >= 0) ring(context, layout, look.cursor, color("ink"), 2);
   }
@@ -169,14 +171,16 @@ function struck(context: CanvasRenderingContext2D, layout: GridLayout, gone: boo
   context.stroke();
 }
 
-function ring(context: CanvasRenderingContext2D, layout: GridLayout, index: number, stroke: string, line: number): void {
+function ring(context: CanvasRenderingContext2D, layout: GridLayout, index: number, stroke: string, line: number, dash: number[] = []): void {
   const cell = layout.cells[index];
   if (!cell) return;
+  context.setLineDash(dash);
   context.strokeStyle = stroke;
   context.lineWidth = line;
   context.beginPath();
   context.roundRect(cell.x - 1, cell.y - 1, layout.cellWidth + 2, layout.cellHeight + 2, layout.cellWidth > 12 ? 4 : 2);
   context.stroke();
+  context.setLineDash([]);
 }
 
 function flag(context: CanvasRenderingContext2D, layout: GridLayout, index: number, text: string): void {

@@ -5,6 +5,7 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { RankColumns } from "../api";
 import { situations, uneventful, without } from "../model/columns";
 import { cellAt, layGrid, neighbour, type GridLayout } from "../model/grid";
+import { homes } from "../model/homes";
 import { KINDS, kindOf, sayPhase, type KindName } from "../model/phases";
 import { Table } from "../parts/bits";
 import { CellPainter, type Tint } from "../parts/cells";
@@ -28,6 +29,7 @@ export function RankGrid({ scene }: { scene: Scene }) {
   const painter = useMemo(() => new CellPainter(), []);
   const whole = useSignal(false);
   const culprits = scene.culprits.value;
+  const lodging = useMemo(() => homes(scene.verdict.value), [scene.verdict.value]);
   const every = scene.columns.value;
   const calm = useMemo(() => (every && !whole.value ? uneventful(every, culprits) : NONE), [every, culprits, whole.value]);
   const columns = every && calm.size ? without(every, calm) : every;
@@ -40,7 +42,7 @@ export function RankGrid({ scene }: { scene: Scene }) {
   useEffect(() => {
     if (canvas.current && layout && columns) {
       performance.mark("grid-start");
-      painter.paint(canvas.current, layout, columns, { tint: tint.value, culprits, cursor: cursor.value }, theme.value);
+      painter.paint(canvas.current, layout, columns, { tint: tint.value, culprits, homes: lodging, cursor: cursor.value }, theme.value);
       performance.measure("grid", "grid-start");
     }
   }, [layout, columns, culprits, tint.value, cursor.value, theme.value]);
@@ -95,7 +97,7 @@ export function RankGrid({ scene }: { scene: Scene }) {
         </div>
       </div>
       <p class="told" aria-live={cursor.value >= 0 ? "polite" : "off"}>
-        {told >= 0 && told < columns.rank.length ? <Told columns={columns} index={told} named={culprits.has(columns.rank[told]!) ? role(scene) : ""} /> : hint(layout, columns)}
+        {told >= 0 && told < columns.rank.length ? <Told columns={columns} index={told} named={culprits.has(columns.rank[told]!) ? role(scene, columns.rank[told]!) : ""} home={lodging.has(columns.rank[told]!)} /> : hint(layout, columns)}
       </p>
       {(calm.size > 0 || whole.value) && (
         <p class="collapsed">
@@ -143,7 +145,7 @@ function hint(layout: GridLayout | null, columns: RankColumns): string {
   return `${plural(columns.rank.length, "rank")} on ${plural(nodes, "node")}. Hover over a cell for details; click it for the stacks of the rank.`;
 }
 
-function Told({ columns, index, named }: { columns: RankColumns; index: number; named: string }) {
+function Told({ columns, index, named, home }: { columns: RankColumns; index: number; named: string; home: boolean }) {
   const rank = columns.rank[index]!;
   const epoch = columns.epoch[index];
   const parts = [
@@ -159,7 +161,7 @@ function Told({ columns, index, named }: { columns: RankColumns; index: number; 
     <>
       <strong>rank {rank}</strong> on {columns.nodes[columns.node[index]!]}
       {columns.pid[index] ? `, pid ${columns.pid[index]}` : ""}
-      {named && <span class="tag fault">{named}</span>}: {parts.filter(Boolean).join(", ")}
+      {named && <span class={`tag ${home ? "home" : "fault"}`}>{named}</span>}: {parts.filter(Boolean).join(", ")}
     </>
   );
 }
@@ -205,8 +207,9 @@ export function Swatch({ kind }: { kind: KindName }) {
 
 /** The grid in words: ranks in the same situation on one line. */
 export function Situations({ scene }: { scene: Scene }) {
-  const found = useComputed(() => (scene.columns.value ? situations(scene.columns.value, scene.culprits.value, scene.ended.value) : []));
+  const found = useComputed(() => (scene.columns.value ? situations(scene.columns.value, scene.culprits.value, scene.ended.value, homes(scene.verdict.value)) : []));
   const shown = found.value.slice(0, MOST_SITUATIONS);
+  const lodging = homes(scene.verdict.value);
   if (!shown.length) return null;
   return (
     <Table label="Ranks by situation" class="situations">
@@ -221,14 +224,14 @@ export function Situations({ scene }: { scene: Scene }) {
       </thead>
       <tbody>
         {shown.map((line) => (
-          <tr key={`${line.ranks[0]} ${line.phase} ${line.says}`} class={line.atFault ? "at-fault" : ""}>
+          <tr key={`${line.ranks[0]} ${line.phase} ${line.says}`} class={!line.atFault ? "" : lodging.has(line.ranks[0]!) ? "home" : "at-fault"}>
             <th scope="row">
               <a href={scene.link("ranks", line.ranks[0])}>
                 <span class="offscreen">{line.ranks.length > 1 ? "ranks" : "rank"} </span>
                 {ranges(line.ranks)}
               </a>
               {line.ranks.length > 2 && <span class="quiet"> ({line.ranks.length.toLocaleString("en")})</span>}
-              {line.atFault && <span class="tag fault">{role(scene)}</span>}
+              {line.atFault && <span class={`tag ${lodging.has(line.ranks[0]!) ? "home" : "fault"}`}>{role(scene, line.ranks[0]!)}</span>}
             </th>
             <td>
               {line.phase ? <><Swatch kind={kindOf(line.phase)} /> {sayPhase(line.phase)}</> : "on the move"}

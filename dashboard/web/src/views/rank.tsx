@@ -33,7 +33,7 @@ export function RankView({ scene, rank, job }: { scene: Scene; rank: number; job
   return (
     <div class="rank">
       <Head scene={scene} rank={rank} where={host} />
-      {blamed && <p class="at-fault-line"><span class="tag fault">{role(scene)}</span> {sayCulprit(blamed)}{blamed.where && <> · <Site frame={blamed.where} /></>}</p>}
+      {blamed && <p class="at-fault-line"><span class={`tag ${blamed.process === "rank" ? "fault" : "home"}`}>{role(scene, rank)}</span> {sayCulprit(blamed)}{blamed.where && <> · <Site frame={blamed.where} /></>}</p>}
       {index >= 0 && columns && (
         <dl class="facts">
           <Fact name="Phase">{sayPhase(columns.phases[columns.phase[index]!] ?? "start")}</Fact>

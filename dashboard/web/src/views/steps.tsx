@@ -4,6 +4,7 @@ import { useComputed } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import type { RankColumns } from "../api";
 import { Nothing, Part, Table } from "../parts/bits";
+import { homes } from "../model/homes";
 import { resolved, type Span } from "../model/span";
 import { Plot, type Line } from "../parts/plot";
 import { role, type Scene } from "../scene";
@@ -36,7 +37,7 @@ export function StepsView({ scene }: { scene: Scene }) {
     <>
       <ShownRanks scene={scene} />
       {whole && <p class="range"><SpanChoice chosen={scene.span} whole={whole} /> <span class="quiet">or drag over a chart; a double click shows all</span></p>}
-      <Part title="Steps behind the fastest" note={<Key accents={accents.value} named={role(scene)} />}>
+      <Part title="Steps behind the fastest" note={<Key accents={accents.value} scene={scene} />}>
         {at.length > 1 ? (
           <Plot at={at} lines={lag.value} label={sayLag(scene)} unit={(value) => String(Math.round(value))} sync="steps" stepped span={span} onSpan={choose} />
         ) : (
@@ -84,7 +85,7 @@ function lines(scene: Scene, accents: Accent[], which: "lag" | "stepTime"): Line
   return found.sort((a, b) => Number(a.tone !== "") - Number(b.tone !== "") || Number(a.tone === "fault") - Number(b.tone === "fault"));
 }
 
-function Key({ accents, named }: { accents: Accent[]; named: string }) {
+function Key({ accents, scene }: { accents: Accent[]; scene: Scene }) {
   return (
     <ul class="key">
       {accents.map((accent) => (
@@ -93,7 +94,7 @@ function Key({ accents, named }: { accents: Accent[]; named: string }) {
             <line x1="1" y1="4" x2="25" y2="4" stroke-dasharray={accent.dash.join(" ")} />
           </svg>
           rank {accent.rank}
-          {accent.atFault && `, ${named}`}
+          {accent.atFault && `, ${role(scene, accent.rank)}`}
         </li>
       ))}
       <li>
@@ -123,6 +124,7 @@ function saySlow(scene: Scene): string {
 /** Where each rank's time went: most time in data and own computation first, for that is who the others wait for. */
 function Split({ scene }: { scene: Scene }) {
   const columns = scene.columns.value!;
+  const lodging = homes(scene.verdict.value);
   const rows = split(columns).filter((row) => row.total > 0);
   if (!rows.length) return <Part title="Where the time goes"><Nothing>No step has ended yet.</Nothing></Part>;
   const longest = rows.reduce((most, row) => Math.max(most, row.total), 0);
@@ -141,7 +143,7 @@ function Split({ scene }: { scene: Scene }) {
         </thead>
         <tbody>
           {sorted.map((row) => (
-            <tr key={row.rank} class={scene.culprits.value.has(row.rank) ? "at-fault" : ""}>
+            <tr key={row.rank} class={!scene.culprits.value.has(row.rank) ? "" : lodging.has(row.rank) ? "home" : "at-fault"}>
               <th scope="row"><a href={scene.link("ranks", row.rank)}>{row.rank}</a></th>
               <td>
                 <span class="stacked" aria-hidden="true">

@@ -16,7 +16,7 @@ export function Waits({ scene }: { scene: Scene }) {
   const graph = waitGraph(verdict);
   return (
     <div class="waits">
-      <Drawing graph={graph} named={role(scene)} />
+      <Drawing graph={graph} scene={scene} />
       <ol>
         {betweenRanks(graph).map((edge) => (
           <li key={`${edge.from} ${edge.what}`}>
@@ -54,11 +54,12 @@ function sentence(graph: WaitGraph, edge: WaitEdge): string {
 }
 
 /** Boxes below one another; arrows to the next one down, back up on the right, over others on the left. */
-function Drawing({ graph, named }: { graph: WaitGraph; named: string }) {
+function Drawing({ graph, scene }: { graph: WaitGraph; scene: Scene }) {
   const tall = graph.nodes.length * (BOX.height + BOX.gap) - BOX.gap + 4;
   const wide = BOX.left + BOX.width + BOX.right;
   const waits = betweenRanks(graph).map((edge) => `${ranks(graph.nodes[edge.from]!.ranks)} ${sentence(graph, edge)}`);
-  const says = [...waits, ...graph.ends.map(endOfChain)].join("; ");
+  const processes = graph.nodes.filter((node) => node.awaits && node.atFault).map((node) => `${node.awaits} is ${role(scene)}`);
+  const says = [...waits, ...graph.ends.map(endOfChain), ...processes].join("; ");
   return (
     <svg class="drawing" viewBox={`0 0 ${wide} ${tall}`} width={wide} height={tall} role="img" aria-label={says}>
       <defs>
@@ -67,7 +68,7 @@ function Drawing({ graph, named }: { graph: WaitGraph; named: string }) {
         </marker>
       </defs>
       {graph.edges.flatMap((edge) => edge.to.map((to) => <Arrow key={`${edge.from}-${to}`} from={edge.from} to={to} what={edge.what} />))}
-      {graph.nodes.map((node, index) => <Box key={node.awaits ?? node.ranks.join()} node={node} y={top(index)} named={named} />)}
+      {graph.nodes.map((node, index) => <Box key={node.awaits ?? node.ranks.join()} node={node} y={top(index)} scene={scene} />)}
     </svg>
   );
 }
@@ -76,25 +77,27 @@ function top(index: number): number {
   return 2 + index * (BOX.height + BOX.gap);
 }
 
-function Box({ node, y, named }: { node: WaitNode; y: number; named: string }) {
+function Box({ node, y, scene }: { node: WaitNode; y: number; scene: Scene }) {
   const middle = BOX.left + BOX.width / 2;
-  if (node.awaits) return <End awaits={node.awaits} y={y} />;
+  if (node.awaits) return <End node={node} awaits={node.awaits} y={y} named={role(scene)} />;
   const name = `${node.ranks.length > 1 ? "ranks" : "rank"} ${ranges(node.ranks)}`;
+  const why = node.atFault ? role(scene) : node.home ? role(scene, node.ranks[0]) : "";
   return (
-    <g class={`node ${node.atFault ? "fault" : ""}`}>
+    <g class={`node ${node.atFault ? "fault" : node.home ? "home" : ""}`}>
       <rect x={BOX.left} y={y} width={BOX.width} height={BOX.height} rx="5" />
-      <text x={middle} y={y + (node.atFault ? 18 : 26)} class="name">{clip(name, 21)}</text>
-      {node.atFault && <text x={middle} y={y + 33} class="why">{named}</text>}
+      <text x={middle} y={y + (why ? 18 : 26)} class="name">{clip(name, 21)}</text>
+      {why && <text x={middle} y={y + 33} class="why">{why}</text>}
     </g>
   );
 }
 
 /** What a rank waits for that is no rank. */
-function End({ awaits, y }: { awaits: string; y: number }) {
-  const [name = awaits, more = ""] = awaits.split(/, (?=held by )| (?=\(pid \d+\)$)/);
+function End({ node, awaits, y, named }: { node: WaitNode; awaits: string; y: number; named: string }) {
+  const [name = awaits, rest = ""] = awaits.split(/, (?=held by |pid \d)| (?=\(pid \d+\)$)/);
+  const more = node.atFault ? `${rest && `${rest.replace(/^\(|\)$| on .*$/g, "")}, `}${named}` : rest;
   const x = BOX.left + BOX.width / 2;
   return (
-    <g class="node end">
+    <g class={`node end ${node.atFault ? "fault" : ""}`}>
       <rect x={BOX.left} y={y} width={BOX.width} height={BOX.height} rx="5" />
       <text x={x} y={y + (more ? 18 : 26)} class="name">{clip(name, 24)}</text>
       {more && <text x={x} y={y + 33} class="why">{clip(more, 26)}</text>}
