@@ -126,6 +126,18 @@ def test_the_culprits_branch_is_seen_at_once(hung: Page) -> None:
     expect(hung.locator("nav.views [aria-current]")).to_be_in_viewport(ratio=0.9)
 
 
+def test_the_branch_of_one_of_many_ranks_can_be_read(open_file: Open) -> None:
+    page = open_file(examples.uneven_steps(128, 37, 8))
+    page.goto(page.url.split("#")[0] + "#/stacks")
+    chosen = page.locator(".box[aria-pressed=true]")
+    expect(chosen).to_contain_text("main train.py:88")
+    expect(chosen).to_be_in_viewport(ratio=0.9)
+    for box in page.locator(".box.blamed").all():
+        where = box.bounding_box()
+        assert where is not None
+        assert where["width"] >= 110
+
+
 def test_much_that_is_unavailable_does_not_fill_the_screen(open_file: Open) -> None:
     made = examples.uneven_steps()
     lost = tuple(CaptureNote("file", ok=False, detail=f"dump {number} is cut off") for number in range(30))

@@ -117,6 +117,15 @@ describe("the icicle", () => {
     expect(boxes.find((box) => box.node.frame.function === "one")!.width).toBeGreaterThan(0.015);
     expect(Math.max(...boxes.map((box) => box.x + box.width))).toBeLessThanOrEqual(1.0001);
   });
+  it("leaves the branch of a rank at fault wide enough to be read", () => {
+    const many = Array.from({ length: 128 }, (_, rank) => rank);
+    const deep = [node("main", many, node("most", many.slice(2), node("leaf", many.slice(2))), node("one", [0, 1], node("a", [0]), node("b", [1])))];
+    const widths = new Map(layOut(deep, new Set([0]), 0.18).map((box) => [box.node.frame.function, box.width]));
+    expect(widths.get("one")).toBeCloseTo(0.18);
+    expect(widths.get("a")! + widths.get("b")!).toBeLessThanOrEqual(0.1801);
+    const both = layOut(deep, new Set([0, 1]), 0.18).filter((box) => ["a", "b"].includes(box.node.frame.function));
+    expect(both.map((box) => Math.round(100 * box.width))).toEqual([18, 18]);
+  });
   it("can leave out what is not the user's", () => {
     const [main] = userOnly(tree);
     expect(main!.children.map((child) => child.frame.function)).toEqual(["train", "exit"]);

@@ -13,12 +13,21 @@ export interface Box {
   ends: number[]; // ranks whose stack ends here
 }
 
-/** Boxes in the order of depth first. A branch of few among thousands keeps `narrowest`, or it could not be seen. */
-export function layOut(tree: readonly StackNode[], narrowest = 0.02): Box[] {
+const NARROWEST = 0.02;
+const MOST_READABLE = 0.7; // of the width, for all branches of ranks at fault together
+
+/**
+ * Boxes in the order of depth first. A branch of few among thousands keeps a share of the width, or it could not be seen;
+ * one of `culprits` keeps `readable`, or its frames could not be read.
+ */
+export function layOut(tree: readonly StackNode[], culprits: ReadonlySet<number> = new Set(), readable = NARROWEST): Box[] {
   const boxes: Box[] = [];
+  const branches = branchesOf(tree, culprits);
+  const wide = Math.min(readable, MOST_READABLE / (branches || 1));
+  const least = (node: StackNode): number => (concerns(node, culprits) ? Math.max(NARROWEST, wide * (branchesOf(node.children, culprits) || 1)) : NARROWEST);
   const place = (nodes: readonly StackNode[], ranks: number, x: number, width: number, depth: number, above: string, minority: boolean): void => {
     const most = Math.max(0, ...nodes.map((node) => node.ranks.length));
-    const widths = shares(nodes, ranks, Math.min(narrowest / width, 1 / (nodes.length || 1)));
+    const widths = shares(nodes.map((node) => [node.ranks.length / (ranks || 1), least(node) / width]));
     nodes.forEach((node, index) => {
       const trail = `${above}\u0001${frameKey(node.frame)}`;
       const own = widths[index]! * width;
@@ -34,10 +43,27 @@ export function layOut(tree: readonly StackNode[], narrowest = 0.02): Box[] {
   return boxes;
 }
 
-function shares(nodes: readonly StackNode[], ranks: number, least: number): number[] {
-  const wanted = nodes.map((node) => Math.max(node.ranks.length / (ranks || 1), least));
-  const total = wanted.reduce((sum, share) => sum + share, 0);
-  return wanted.map((share) => (total > 1 ? share / total : share));
+function concerns(node: StackNode, culprits: ReadonlySet<number>): boolean {
+  return culprits.size > 0 && node.ranks.some((rank) => culprits.has(rank));
+}
+
+/** How many branches there are in which a rank at fault stands: each wants to be read. */
+export function branchesOf(nodes: readonly StackNode[], culprits: ReadonlySet<number>): number {
+  return nodes.filter((node) => concerns(node, culprits)).reduce((sum, node) => sum + Math.max(1, branchesOf(node.children, culprits)), 0);
+}
+
+/** Siblings' parts of their parent, from [what each has of its ranks, the least that it keeps]; those with more give what others lack. */
+function shares(nodes: [own: number, least: number][]): number[] {
+  const wanted = nodes.map(([own, least]) => Math.max(own, least));
+  if (sum(wanted) <= 1) return wanted;
+  const kept = sum(nodes.map(([, least]) => least));
+  if (kept >= 1) return nodes.map(([, least]) => least / kept);
+  const beyond = nodes.map(([own, least]) => Math.max(0, own - least));
+  return nodes.map(([, least], index) => least + (beyond[index]! * (1 - kept)) / sum(beyond));
+}
+
+function sum(numbers: number[]): number {
+  return numbers.reduce((total, number) => total + number, 0);
 }
 
 /** The tree without frames that are not the user's own; the innermost frame of every stack stays. */

@@ -1,12 +1,13 @@
 // Stacks of all ranks, merged: a frame is as wide as it has ranks in it.
 
 import { useComputed, useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect } from "preact/hooks";
 import { isUser } from "../model/frames";
-import { at as nodeAt, layOut, userOnly, type Box } from "../model/icicle";
+import { at as nodeAt, branchesOf, layOut, userOnly, type Box } from "../model/icicle";
 import { speedscope } from "../model/speedscope";
 import { Nothing, Part } from "../parts/bits";
 import { Download } from "../parts/download";
+import { useWidth } from "../parts/width";
 import type { StackNode } from "../records";
 import type { Scene } from "../scene";
 import { place, plural, ranges, ranks } from "../words";
@@ -16,6 +17,10 @@ import { Thread } from "./rank";
 
 const ROW = 24;
 const MOST_LINKS = 48;
+const MIN_WIDTH = 620;
+const READABLE = 124; // of a branch of ranks at fault, in pixels
+const ROOM_OF_BRANCH = 160; // what the whole is widened by for each of these, so that the others keep a part of it
+const MOST_WIDENED = 12;
 
 export function StacksView({ scene }: { scene: Scene }) {
   const ownOnly = useSignal(false);
@@ -92,17 +97,19 @@ interface IcicleProps {
 }
 
 function Icicle({ nodes, prefix, scene, chosen, total, onChoose }: IcicleProps) {
-  const boxes = layOut(nodes);
+  const { ref, element: room, width } = useWidth<HTMLDivElement>();
+  const culprits = scene.culprits.value;
+  const wide = Math.max(width, MIN_WIDTH, Math.min(branchesOf(nodes, culprits), MOST_WIDENED) * ROOM_OF_BRANCH);
+  const boxes = layOut(nodes, culprits, READABLE / wide);
   const deepest = Math.max(...boxes.map((box) => box.depth));
   const trail = (box: Box): string => (prefix ? prefix + box.trail.split("\u0001").slice(2).map((key) => `\u0001${key}`).join("") : box.trail);
-  const room = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const box = room.current?.querySelector<HTMLElement>(".box[aria-pressed=true]");
     if (box) room.current!.scrollLeft = box.offsetLeft + box.offsetWidth / 2 - room.current!.clientWidth / 2;
-  }, [chosen]);
+  }, [chosen, wide]);
   return (
-    <div class="icicle-room" ref={room}>
-      <div class="icicle" role="group" aria-label="Merged stacks" style={{ height: `${(deepest + 1) * ROW}px` }}>
+    <div class="icicle-room" ref={ref}>
+      <div class="icicle" role="group" aria-label="Merged stacks" style={{ height: `${(deepest + 1) * ROW}px`, minWidth: `${wide}px` }}>
         {boxes.map((box) => (
           <BoxButton key={box.trail} box={box} chosen={trail(box) === chosen} scene={scene} total={total} onChoose={() => onChoose(trail(box))} />
         ))}
