@@ -165,6 +165,13 @@ def test_without_script_the_verdict_is_there(browser: Browser, tmp_path: Path, w
     assert beside if width > 1000 else beside or label["y"] + label["height"] <= value["y"] + 1
     assert fits(page, width)
     assert said == [], "the page's policy allows the style"
+    # AND nothing is cut off: not the badge, not the last line of code, not a column of the ranks
+    for name in (".state", "pre.excerpt", ".wide:has(td[data-label='waits for'])"):
+        cut = "one => one.scrollHeight > one.clientHeight + 1 || one.scrollWidth > one.clientWidth + 1"
+        assert not page.locator(name).first.evaluate(cut), name
+        box = page.locator(name).first.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= width, name
     context.close()
 
 

@@ -76,7 +76,7 @@ def head(title: str) -> tuple[Html, ...]:
 def _header(incident: Incident) -> Html:
     job = incident.job
     size = f"{job.world_size} ranks" if job.world_size else None
-    facts = [fact for fact in (size, job.launcher, f"stage {incident.stage}", moment(incident.opened_at)) if fact]
+    facts = [fact for fact in (size, job.launcher, moment(incident.opened_at)) if fact]
     return tag(
         "header",
         tag("span", "hangwatch", class_="brand"),

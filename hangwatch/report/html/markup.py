@@ -71,7 +71,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Child]], marked: Sequence
     columns = [place for place in range(len(head)) if any(row[place] not in (None, "") for row, _ in shown)]
     top = tag("tr", *(tag("th", head[place], scope="col") for place in columns))
     body = (
-        tag("tr", *(_cell(row[place]) for place in columns), class_="marked" if mark else "") for row, mark in shown
+        tag("tr", *(_cell(row[place], head[place]) for place in columns), class_="marked" if mark else "")
+        for row, mark in shown
     )
     rest = tag("p", f"and {len(rows) - ROWS} more", class_="more") if len(rows) > ROWS else None
     return join((tag("div", tag("table", tag("thead", top), tag("tbody", *body)), class_="wide"), rest))
@@ -83,9 +84,10 @@ def _shown(rows: Sequence[Sequence[Child]], marked: Sequence[bool]) -> list[tupl
     return pairs if len(pairs) <= ROWS else sorted(pairs, key=lambda pair: not pair[1])[:ROWS]
 
 
-def _cell(child: Child) -> Html:
+def _cell(child: Child, column: str) -> Html:
+    """A cell that knows its column's name: on a narrow screen, where a row is a card, the style puts it before."""
     short = not isinstance(child, Html) and len(str(child)) <= 24
-    return tag("td", child, class_="short" if short else "")
+    return tag("td", child, class_="short" if short else "", **{"data-label": column})
 
 
 def details(summary: Child, *children: Child, open_: bool = False) -> Html:

@@ -8,12 +8,14 @@ from hangwatch.model import ChainEnd, ExceptionFacts, Frame, Incident, RankRepor
 from hangwatch.report import words
 from hangwatch.report.html.markup import Child, Html, block, details, join, table, tag
 from hangwatch.stacks.frames import user_frame
+from hangwatch.words import verb
 
 CELLS = 4096  # more ranks are said in words
 # Each role has a sign besides its colour, for those who cannot tell the colours apart.
-SIGNS = {"culprit": "✖", "missing": "∅", "victim": "…", "moving": "▸", "other": "·"}
+SIGNS = {"culprit": "✖", "home": "◈", "missing": "∅", "victim": "…", "moving": "▸", "other": "·"}
 LEGEND = {
-    "culprit": "to blame",
+    "culprit": "at fault",
+    "home": "one of its processes is at fault",
     "missing": "never came",
     "victim": "waits because of it",
     "moving": "still moves",
@@ -27,8 +29,9 @@ def roles(incident: Incident) -> dict[int, str]:
     for rank in incident.ranks:
         result[rank.rank] = "moving" if rank.moved else "other"
     result.update((rank, "victim") for rank in incident.verdict.victims)
-    blamed = (who.rank for who in incident.verdict.culprits if who.rank is not None)
-    result.update((rank, "culprit") for rank in blamed if result.get(rank) != "missing")
+    blamed = sorted(incident.verdict.culprits, key=lambda who: who.process == "rank")  # a rank's own fault counts last
+    named = ((who.rank, "culprit" if who.process == "rank" else "home") for who in blamed if who.rank is not None)
+    result.update((rank, role) for rank, role in named if result.get(rank) != "missing")
     return result
 
 
@@ -67,7 +70,7 @@ def _in_words(parts: dict[int, str]) -> Html:
 
 
 def table_of(incident: Incident) -> Html:
-    """One row a rank: those to blame first, and ranks that are alike left for the JSON where there are too many."""
+    """One row a rank: those at fault first, and ranks that are alike left for the JSON where there are too many."""
     parts = roles(incident)
     order = {role: place for place, role in enumerate(SIGNS)}
     ranks = sorted(incident.ranks, key=lambda rank: (order[parts[rank.rank]], rank.rank))
@@ -115,25 +118,30 @@ def own_frame(frames: tuple[Frame, ...]) -> Frame | None:
 
 
 def waits(incident: Incident) -> Html:
-    """The chain of waits, with its end: ranks that wait alike share a line."""
+    """The chain of waits in the sentences of `words.chain`, with its end: ranks that wait alike share a line."""
     parts = roles(incident)
     lines = [_edge(edge, parts) for edge in words.edges(incident.verdict)]
-    lines += [_end(end, parts) for end in incident.verdict.ends]
+    pids = {who.pid for who in incident.verdict.culprits if who.process != "rank" and who.pid is not None}
+    lines += [_end(end, parts, end.pid in pids) for end in incident.verdict.ends]
     return tag("ol", *lines, class_="chain") if lines else Html("")
 
 
-def _end(end: ChainEnd, parts: dict[int, str]) -> Html:
+def _end(end: ChainEnd, parts: dict[int, str], at_fault: bool) -> Html:
     name = tag("b", words.ranks(end.ranks), class_=_role(end.ranks, parts))
-    return tag("li", name, tag("span", words.end(end).removeprefix(words.ranks(end.ranks)), class_="arrow"))
+    said = words.end(end).removeprefix(words.ranks(end.ranks))
+    before, process, after = said.partition(end.awaits) if at_fault and end.awaits else (said, "", "")
+    return tag("li", name, before, tag("b", process, class_="culprit") if process else None, after)
 
 
 def _edge(edge: Wait, parts: dict[int, str]) -> Html:
-    where = tag("code", words.place(edge.where), title=edge.where.file) if edge.where else None
+    whom = tag("b", words.ranks(edge.awaited), class_=_role(edge.awaited, parts)) if edge.awaited else None
     return tag(
         "li",
         tag("b", words.ranks(edge.waiting), class_=_role(edge.waiting, parts)),
-        tag("span", edge.what, " ", where, class_="arrow"),
-        tag("b", words.ranks(edge.awaited), class_=_role(edge.awaited, parts)) if edge.awaited else None,
+        f" {verb(len(edge.waiting), 'waits', 'wait')}",
+        join((" for ", whom)) if whom else None,
+        f" in {edge.what}",
+        join((" (", tag("code", words.place(edge.where), title=edge.where.file), ")")) if edge.where else None,
     )
 
 

@@ -85,9 +85,9 @@ def _short(frame: Frame) -> str:
 
 
 def by_rank(incident: Incident) -> Html:
-    """All threads of each rank and of its workers, those to blame first."""
+    """All threads of each rank and of its workers, those at fault first."""
     parts = roles(incident)
-    ranks = sorted(incident.ranks, key=lambda rank: (parts[rank.rank] != "culprit", rank.rank))
+    ranks = sorted(incident.ranks, key=lambda rank: (parts[rank.rank] not in ("culprit", "home"), rank.rank))
     left = [FRAMES]
     shown = [_rank(rank, left) for rank in ranks if left[0] > 0 and (rank.stacks or rank.workers or rank.children)]
     rest = tag("p", "More threads are in the JSON file.", class_="more") if left[0] <= 0 else None

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from hangwatch.model import (
+    ChainEnd,
     Culprit,
     ExceptionFacts,
     Excerpt,
@@ -27,6 +28,7 @@ from hangwatch.model import (
 )
 from hangwatch.report import html, titles, words
 from hangwatch.report.html import markup
+from scripts import judged
 from tests import examples
 from tests.strategies import record
 
@@ -76,6 +78,42 @@ def test_it_says_what_the_terminal_says() -> None:
         "20 November 2026, 19:30:03 UTC",
     ):
         assert said in text
+
+
+@pytest.mark.parametrize("name", ["gallery-worker-on-decoder", "gallery-checkpoint-stuck", "gallery-blocked-on-lock"])
+def test_waits_are_said_in_the_sentences_of_the_terminal(name: str) -> None:
+    # GIVEN reports of real jobs, and one whose waits end at a loader worker
+    made = judged.incident(name)
+    rank, pid = made.ranks[-1].rank, 88
+    end = ChainEnd(
+        rank, "waits (train.py:60) for loader worker 0 (pid 88), which sleeps", "loader worker 0 (pid 88)", pid
+    )
+    worker = Culprit(rank, pid, "node-a", "loader-worker")
+    ended = replace(made, verdict=replace(made.verdict, ends=(end,), culprits=(worker,)))
+    for each in (made, ended):
+        text = re.sub(r"\s+", " ", _Page(html.render(each)).text)
+        for sentence in words.chain(each.verdict):
+            assert sentence in text
+        assert "to blame" not in text
+        assert "stage " not in text.split(made.verdict.summary)[0]
+    # AND the style adds no words of its own
+    style = html.render(ended)
+    assert '<b class="culprit">loader worker 0 (pid 88)</b>' in style
+    assert "waits in" not in style[: style.index("</style>")]
+
+
+def test_the_home_of_a_worker_at_fault_is_not_at_fault_itself() -> None:
+    made = examples.uneven_steps()
+    worker = replace(made.verdict.culprits[0], process="loader-worker")
+    text = html.render(replace(made, verdict=replace(made.verdict, culprits=(worker,))))
+    assert "rank 3: one of its processes is at fault" in text
+    assert "rank 3: at fault" not in text
+    both = replace(made, verdict=replace(made.verdict, culprits=(made.verdict.culprits[0], worker)))
+    assert "rank 3: at fault" in html.render(both)
+
+
+def test_a_cell_knows_the_name_of_its_column() -> None:
+    assert 'data-label="waits for"' in html.render(examples.uneven_steps())
 
 
 def test_it_shows_the_evidence() -> None:
