@@ -256,6 +256,37 @@ def test_many_ranks_are_found_and_calm_nodes_collapse(page: Page, served: Served
         large.stop()
 
 
+def test_what_is_alike_in_a_large_job_is_told_once(open_file: Open, screen: Screen) -> None:
+    # GIVEN an incident of 128 ranks, of which the views of evidence had a row for each
+    page = open_file(examples.uneven_steps(128, 37, 8))
+    address = page.url.split("#")[0]
+    # THEN the culprit's rows come first, and the others are one line, which a button opens
+    page.goto(f"{address}#/gpus")
+    expect(page.locator(".part h2").first).to_have_text("node-e")
+    expect(page.get_by_role("region", name=re.compile("^GPUs of"))).to_have_count(1)
+    expect(page.locator(".collapsed").first).to_contain_text("15 nodes with 120 GPUs on which nothing stands out")
+    assert page.evaluate("document.documentElement.scrollHeight") < 2500
+    assert barriers(page) == []
+    page.get_by_role("button", name="Show all nodes").first.click()
+    expect(page.get_by_role("region", name=re.compile("^GPUs of"))).to_have_count(16)
+    page.goto(f"{address}#/loader")
+    rows = page.get_by_role("region", name="Loaders by rank").locator("tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_have_class("at-fault")
+    expect(rows.last).to_contain_text("0-36 and 38-127 (127)")
+    workers = page.get_by_role("region", name="Loader workers").locator("tbody tr")
+    expect(workers).to_have_count(1)
+    assert fits(page, screen.width)
+    assert barriers(page) == []
+    page.get_by_role("button", name="Show all 128").click()
+    expect(rows).to_have_count(64)
+    page.goto(f"{address}#/evidence")
+    expect(page.locator(".thread")).to_have_count(1)
+    expect(page.locator(".collapsed")).to_contain_text("15 others in the same state and place")
+    page.get_by_role("button", name="Show all 16").click()
+    expect(page.locator(".thread")).to_have_count(16)
+
+
 def test_a_part_of_the_time_is_chosen_for_all_charts(page: Page, served: Served, fleet: Fleet) -> None:
     # GIVEN a job with some seconds of history
     fleet.step = 100

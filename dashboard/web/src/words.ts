@@ -233,8 +233,8 @@ function since(status: Status, stage: Stage, stepped: boolean): string {
   return stage === "start" ? "after the start" : "after the last progress";
 }
 
-export function plural(count: number, noun: string): string {
-  return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+export function plural(count: number, noun: string, several = `${noun}s`): string {
+  return `${count.toLocaleString("en")} ${count === 1 ? noun : several}`;
 }
 
 const ZONED: Intl.DateTimeFormatOptions = {

@@ -3,7 +3,7 @@
 import { Nothing, Part, Table, When } from "../parts/bits";
 import { oneOfNodes } from "../model/lacks";
 import type { CaptureNote, Incident } from "../records";
-import type { Scene } from "../scene";
+import { blamedPids, role, type Scene } from "../scene";
 import { ranks, shortTime } from "../words";
 import { EvidenceNote } from "./evidence_note";
 import { Processes } from "./rank";
@@ -11,6 +11,7 @@ import { Processes } from "./rank";
 export function EvidenceView({ scene }: { scene: Scene }) {
   const doc = scene.doc.value;
   if (!doc) return <Nothing>No evidence has been taken yet. <EvidenceNote scene={scene} /></Nothing>;
+  const named = blamedPids(scene.verdict.value);
   return (
     <>
       <Part title="What was looked at" note={scene.live ? <EvidenceNote scene={scene} /> : <>taken <When at={doc.taken_at || doc.updated_at} />{doc.sampled_twice ? ", twice" : ", once only"}</>}>
@@ -38,8 +39,8 @@ export function EvidenceView({ scene }: { scene: Scene }) {
         </Table>
       </Part>
       <LaunchedRanks doc={doc} />
-      {doc.launchers.length > 0 && <Processes title="Launchers" found={doc.launchers} />}
-      {doc.others.length > 0 && <Processes title="Other processes of the job" found={doc.others} />}
+      {doc.launchers.length > 0 && <Processes title="Launchers" found={doc.launchers} named={named} says={role(scene)} />}
+      {doc.others.length > 0 && <Processes title="Other processes of the job" found={doc.others} named={named} says={role(scene)} />}
       <About doc={doc} />
     </>
   );

@@ -1,27 +1,71 @@
 // GPUs by node, and which process holds memory on which of them.
 
 import type { RankColumns } from "../api";
+import { useSignal } from "@preact/signals";
+import { common, FEW_ROWS, span } from "../model/alike";
 import { Meter, Nothing, Part, Table } from "../parts/bits";
+import { LeftOut } from "../parts/left_out";
 import type { GpuFacts, NodeFacts } from "../records";
 import type { Scene } from "../scene";
 import { plural, size } from "../words";
 import { EvidenceNote } from "./evidence_note";
 
 const MOST_NODES = 24;
+const FEW_NODES = 4; // each is a table of its own
+const FULL = 0.9;
 
 export function GpusView({ scene }: { scene: Scene }) {
+  const whole = useSignal(false);
   const nodes = scene.nodes.value.flatMap((node) => (node.facts ? [node.facts] : []));
   const withGpus = nodes.filter((node) => node.gpus.length);
   const why = scene.doc.value?.capture.find((note) => note.source === "gpu" && !note.ok)?.detail;
   const none = why ? `No GPU was seen: ${why}.` : nodes.length ? "No GPU was seen on any node." : "No node has told of its GPUs. Nodes do now and then, and with every capture.";
+  const few = withGpus.length <= FEW_NODES;
+  const told = eventful(withGpus, scene);
+  const sorted = [...withGpus].sort((a, b) => Number(told.has(b.host)) - Number(told.has(a.host)));
+  const shown = few || whole.value ? sorted : sorted.filter((node) => told.has(node.host));
+  const calm = withGpus.filter((node) => !told.has(node.host));
   return (
     <>
       {!withGpus.length && <Nothing>{none} <EvidenceNote scene={scene} /></Nothing>}
-      {withGpus.slice(0, MOST_NODES).map((node) => <OfNode key={node.host} node={node} scene={scene} />)}
-      {withGpus.length > MOST_NODES && <p class="quiet">and {plural(withGpus.length - MOST_NODES, "further node")}</p>}
-      {nodes.length > 0 && <Memory nodes={nodes} />}
+      {shown.slice(0, MOST_NODES).map((node) => <OfNode key={node.host} node={node} scene={scene} />)}
+      {shown.length > MOST_NODES && <p class="quiet">and {plural(shown.length - MOST_NODES, "further node")}</p>}
+      {calm.length > 0 && !few && <LeftOut says={sayCalm(calm)} whole={whole} all="Show all nodes" />}
+      {!whole.value && !few && calm.some((node) => node.gpus.some(spinning)) && <p class="remark">{SPINNING}</p>}
+      {nodes.length > 0 && <Memory nodes={nodes} culprits={scene.culprits.value} />}
     </>
   );
+}
+
+const SPINNING = "Busy at little power: such a GPU spins in a collective and computes nothing.";
+
+/** The hosts on which something stands out: a rank that the verdict names, an error of a GPU, memory on a GPU that is not the process's own. */
+function eventful(nodes: NodeFacts[], scene: Scene): ReadonlySet<string> {
+  const own = new Map((scene.doc.value?.ranks ?? []).map((rank) => [`${rank.host} ${rank.pid}`, rank.gpu]));
+  const elsewhere = new Set((scene.health.value?.memory ?? []).map((each) => each.host));
+  const foreign = (node: NodeFacts, gpu: GpuFacts): boolean =>
+    Object.keys(gpu.processes).some((pid) => (own.get(`${node.host} ${pid}`) ?? gpu.index) !== gpu.index);
+  const odd = nodes.filter(
+    (node) =>
+      elsewhere.has(node.host) ||
+      node.ranks.some((rank) => scene.culprits.value.has(rank)) ||
+      node.gpus.some((gpu) => gpu.errors.length > 0 || foreign(node, gpu)),
+  );
+  return new Set(odd.map((node) => node.host));
+}
+
+/** 15 nodes with 120 GPUs at which nothing stands out: NVIDIA H200, 0 % busy, 78 to 85 W, 31 GiB of memory, 41 °C. */
+function sayCalm(nodes: NodeFacts[]): string {
+  const gpus = nodes.flatMap((node) => node.gpus);
+  const facts = [
+    common(gpus, (gpu) => gpu.name) ?? "of several models",
+    span(gpus.map((gpu) => gpu.utilization_percent), (value) => `${value} %`) && `${span(gpus.map((gpu) => gpu.utilization_percent), (value) => `${value} %`)} busy`,
+    span(gpus.map((gpu) => gpu.power_w), (value) => `${Math.round(value)} W`),
+    span(gpus.map((gpu) => gpu.memory_used), size) && `${span(gpus.map((gpu) => gpu.memory_used), size)} of memory`,
+    span(gpus.map((gpu) => gpu.temperature_c), (value) => `${value} °C`),
+    "no errors",
+  ];
+  return `${plural(nodes.length, "node")} with ${plural(gpus.length, "GPU")} on which nothing stands out: ${facts.filter(Boolean).join(", ")}.`;
 }
 
 function OfNode({ node, scene }: { node: NodeFacts; scene: Scene }) {
@@ -53,7 +97,7 @@ function OfNode({ node, scene }: { node: NodeFacts; scene: Scene }) {
           ))}
         </tbody>
       </Table>
-      {node.gpus.some(spinning) && <p class="remark">Busy at little power: such a GPU spins in a collective and computes nothing.</p>}
+      {node.gpus.some(spinning) && <p class="remark">{SPINNING}</p>}
       <Matrix node={node} scene={scene} />
     </Part>
   );
@@ -117,12 +161,17 @@ function mostOf(pid: number, node: NodeFacts): number | null {
   return held[0]?.index ?? null;
 }
 
-function Memory({ nodes }: { nodes: NodeFacts[] }) {
+function Memory({ nodes, culprits }: { nodes: NodeFacts[]; culprits: ReadonlySet<number> }) {
+  const whole = useSignal(false);
   const told = nodes.filter((node) => node.memory_used !== null || node.shm_total !== null);
   if (!told.length) return null;
+  const odd = told.filter((node) => short(node) || node.ranks.some((rank) => culprits.has(rank)));
+  const calm = told.filter((node) => !odd.includes(node));
+  const few = told.length <= FEW_ROWS / 2;
+  const shown = [...odd, ...(few || whole.value ? calm : [])];
   return (
     <Part title="Memory of the nodes">
-      <Table label="Memory by node">
+      {shown.length > 0 && <Table label="Memory by node">
         <thead>
           <tr>
             <th scope="col">Node</th>
@@ -132,7 +181,7 @@ function Memory({ nodes }: { nodes: NodeFacts[] }) {
           </tr>
         </thead>
         <tbody>
-          {told.slice(0, 64).map((node) => (
+          {shown.slice(0, 64).map((node) => (
             <tr key={node.host}>
               <th scope="row">{node.host}</th>
               <td>{node.memory_used === null ? "–" : <Meter value={node.memory_used} most={node.memory_limit ?? node.memory_used} text={`${size(node.memory_used)}${node.memory_limit ? ` of ${size(node.memory_limit)}` : ""}`} />}</td>
@@ -141,7 +190,21 @@ function Memory({ nodes }: { nodes: NodeFacts[] }) {
             </tr>
           ))}
         </tbody>
-      </Table>
+      </Table>}
+      {calm.length > 0 && !few && <LeftOut says={sayMemory(calm)} whole={whole} all="Show all nodes" />}
     </Part>
   );
+}
+
+/** Whether a node has run out of memory, or nearly. */
+function short(node: NodeFacts): boolean {
+  const shared = node.shm_total && node.shm_free !== null ? 1 - node.shm_free / node.shm_total : 0;
+  return (node.oom_kills ?? 0) > 0 || (node.memory_used ?? 0) > FULL * (node.memory_limit ?? Infinity) || shared > FULL;
+}
+
+function sayMemory(nodes: NodeFacts[]): string {
+  const used = span(nodes.map((node) => node.memory_used), size);
+  const shared = span(nodes.map((node) => (node.shm_total === null || node.shm_free === null ? null : node.shm_total - node.shm_free)), size);
+  const facts = [used && `${used} of memory in use`, shared && `${shared} of shared memory`, "nothing killed for memory"];
+  return `${plural(nodes.length, "node")} on which nothing stands out: ${facts.filter(Boolean).join(", ")}.`;
 }

@@ -3,10 +3,12 @@
 import { useEffect } from "preact/hooks";
 import { useSignal } from "@preact/signals";
 import { ask, type RankDetail } from "../api";
+import { alike } from "../model/alike";
 import { isUser, mainStack, site } from "../model/frames";
 import { sayPhase } from "../model/phases";
 import { Nothing, Part, Site, Table, When } from "../parts/bits";
 import { Copy } from "../parts/copy";
+import { LeftOut } from "../parts/left_out";
 import type { Collective, ProcessEvidence, ProcessFacts, RankReport, ThreadStack } from "../records";
 import { blamedPids, role, type Scene } from "../scene";
 import { culprit as sayCulprit, duration, plural, size } from "../words";
@@ -240,6 +242,8 @@ function Environment({ of: environment }: { of: Record<string, string> }) {
   );
 }
 
+const FEW_PROCESSES = 6;
+
 interface Named {
   found: ProcessEvidence[];
   title?: string;
@@ -248,10 +252,13 @@ interface Named {
 }
 
 export function Processes({ found, title = "Workers and children", named = new Set(), says = "" }: Named) {
+  const whole = useSignal(false);
   const sorted = [...found].sort((a, b) => Number(named.has(b.facts.pid)) - Number(named.has(a.facts.pid)));
+  const grouped = alike(sorted, (process) => (named.has(process.facts.pid) ? `pid ${process.facts.pid}` : asSeen(process)));
+  const shown = whole.value || found.length <= FEW_PROCESSES ? sorted : grouped.map((processes) => processes[0]!);
   return (
     <Part title={title}>
-      {sorted.slice(0, 64).map((process) => (
+      {shown.slice(0, 64).map((process) => (
         <details class="thread" key={process.facts.pid} open={named.has(process.facts.pid)}>
           <summary>
             <b>{process.role.replaceAll("-", " ")}{process.worker === null ? "" : ` ${process.worker}`}</b> <span class="quiet">pid {process.facts.pid}, {STATES[process.facts.state] ?? process.facts.state}{process.sample ? `, holds sample ${process.sample}` : ""}</span>{named.has(process.facts.pid) && <span class="tag fault">{says}</span>}
@@ -261,8 +268,15 @@ export function Processes({ found, title = "Workers and children", named = new S
           {process.last_output && <pre tabIndex={0}>{process.last_output}</pre>}
         </details>
       ))}
+      {found.length > FEW_PROCESSES && grouped.length < found.length && <LeftOut says={`${plural(found.length - grouped.length, "other")} in the same state and place.`} whole={whole} all={`Show all ${found.length}`} less="Show one of those that are alike" />}
     </Part>
   );
+}
+
+/** What there is to see of a process besides its number: those alike in it are shown once. */
+function asSeen(process: ProcessEvidence): string {
+  const frames = process.stacks.flatMap((stack) => stack.frames.map((frame) => `${frame.file}:${frame.line}`));
+  return [process.role, process.facts.state, process.facts.command, process.sample, process.last_output, ...frames].join("\u0000");
 }
 
 function Text({ title, text }: { title: string; text: string }) {
