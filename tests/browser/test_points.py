@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from hangwatch.model import CaptureNote, Culprit, Incident, NextCheck
 from scripts import judged
 from tests import examples
-from tests.browser.conftest import MOSTLY, Screen, Served, fits, until
+from tests.browser.conftest import MOSTLY, Screen, Served, fits, until, visit
 from tests.browser.fleet import Fleet
 from tests.browser.test_file import Open, open_file
 from tests.browser.test_history import seen
@@ -285,6 +285,28 @@ def test_what_is_alike_in_a_large_job_is_told_once(open_file: Open, screen: Scre
     expect(page.locator(".collapsed")).to_contain_text("15 others in the same state and place")
     page.get_by_role("button", name="Show all 16").click()
     expect(page.locator(".thread")).to_have_count(16)
+
+
+def test_calls_are_read_on_a_narrow_screen(hung: Page, screen: Screen) -> None:
+    """Who is missing in a call, and from where it was made, stood beside the screen."""
+    visit(hung, f"{hung.url}/collectives")
+    for name in ("Last calls in group 0", "How far the members of group 0 are"):
+        table = hung.get_by_role("region", name=name)
+        assert table.evaluate("one => one.scrollWidth <= one.clientWidth"), name
+    mismatch = hung.locator(".calls .mismatch")
+    for text in ("train.py:71", "train.py:88"):
+        box = mismatch.get_by_text(text).bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= screen.width
+    missing = hung.locator(".calls .missing").first.bounding_box()
+    assert missing is not None
+    assert missing["x"] + missing["width"] <= screen.width
+    numbers = mismatch.locator("td.number").first.bounding_box()
+    assert numbers is not None
+    assert numbers["height"] < 80  # on one line, not a letter a line
+    # AND in the second row of a call, which lacks its number and its step, each value has its own column's name
+    labels = mismatch.locator("tr").nth(1).locator("td").evaluate_all("cells => cells.map(cell => cell.dataset.label)")
+    assert labels == ["Call", "Arrived", "Called from"]
 
 
 def test_a_part_of_the_time_is_chosen_for_all_charts(page: Page, served: Served, fleet: Fleet) -> None:

@@ -75,7 +75,7 @@ export function Part({ title, note, children, id }: { title: string; note?: Comp
   );
 }
 
-const WIDE = /matrix|split|calls|heads/; // what is compared across must stay side by side: these scroll
+const WIDE = /matrix|split/; // what is compared across must stay side by side: these scroll
 
 /** A table. Where the screen is narrow its rows become cards, in which each value has its column's name before it. */
 export function Table({ label, children, class: name = "" }: { label: string; children: ComponentChildren; class?: string }) {
@@ -84,18 +84,28 @@ export function Table({ label, children, class: name = "" }: { label: string; ch
   useLayoutEffect(() => {
     if (!cards || !table.current) return;
     const names = [...table.current.querySelectorAll("thead th")].map((cell) => cell.textContent ?? "");
-    for (const row of table.current.querySelectorAll<HTMLTableRowElement>("tbody tr")) {
-      for (const [index, cell] of [...row.cells].entries()) {
-        cell.dataset["label"] = names[index] ?? "";
-        cell.toggleAttribute("data-none", cell.textContent === "–" || cell.textContent === "");
-      }
-    }
+    for (const body of table.current.tBodies) nameCells(body, names);
   });
   return (
     <div class="scroll" role="region" aria-label={label} tabIndex={0}>
       <table ref={table} class={`${name} ${cards ? "cards" : ""}`}>{children}</table>
     </div>
   );
+}
+
+/** Writes the name of its column onto each cell; a cell over several rows takes its column from those below it. */
+function nameCells(body: HTMLTableSectionElement, names: string[]): void {
+  const taken: number[] = names.map(() => 0); // rows for which a cell further up still stands in the column
+  for (const row of body.rows) {
+    const free = taken.flatMap((rows, column) => (rows ? [] : [column]));
+    taken.forEach((rows, column) => (taken[column] = Math.max(0, rows - 1)));
+    for (const [index, cell] of [...row.cells].entries()) {
+      const column = free[index] ?? index;
+      cell.dataset["label"] = names[column] ?? "";
+      cell.toggleAttribute("data-none", cell.textContent === "–" || cell.textContent === "");
+      taken[column] = cell.rowSpan - 1;
+    }
+  }
 }
 
 export function Nothing({ children }: { children: ComponentChildren }) {
