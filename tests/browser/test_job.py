@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -68,6 +70,23 @@ def test_the_verdict_comes_without_a_reload_and_names_the_rank(page: Page, serve
     # AND the grid, in words, and the waits say the same
     expect(page.locator("tr.at-fault")).to_contain_text("out of the loop")
     expect(page.get_by_role("img", name=re.compile("rank 3 waits for ranks 0-2"))).to_be_visible()
+
+
+def test_the_record_of_an_incident_is_its_own_after_a_later_capture(page: Page, served: Served, fleet: Fleet) -> None:
+    # GIVEN a hung job, and evidence that was taken later than its incident
+    hang(page, served, fleet)
+    (job,) = served.service.registry.jobs.values()
+    incident = until(lambda: job.incident)
+    page.get_by_role("link", name="Evidence", exact=True).click()
+    page.get_by_role("button", name="Capture now").first.click()
+    page.get_by_role("link", name=re.compile("^Capture of")).wait_for()
+    # THEN the record is that of the incident, and says which capture the evidence is of
+    record = page.get_by_role("region", name="This incident")
+    expect(record.locator("div").filter(has_text="Evidence taken")).to_contain_text("capture ")
+    expect(record.locator("div").filter(has_text=re.compile("^Id"))).to_contain_text(incident)
+    opened_at = page.request.get(f"{served.url}/api/v1/incidents/{incident}").json()["opened_at"]
+    noticed = datetime.fromtimestamp(opened_at, ZoneInfo("Europe/Berlin")).strftime("%H:%M:%S")
+    expect(record.locator("div").filter(has_text="Noticed")).to_contain_text(noticed)
 
 
 @MOSTLY

@@ -25,6 +25,7 @@ export class LiveJob {
   readonly columns = signal<RankColumns | null>(null);
   readonly groups = signal<GroupColumns | null>(null);
   readonly doc = signal<Incident | null>(null);
+  readonly incident = signal<Incident | null>(null); // the newest one, whatever evidence came later
   readonly docFrom = signal<{ page: "incident" | "capture"; id: string } | null>(null);
   readonly capture = signal<Capture | null>(null);
   readonly captureError = signal("");
@@ -118,7 +119,9 @@ export class LiveJob {
   private async fetchIncident(id: string, version: number): Promise<void> {
     if (!this.once(`${id} ${version}`)) return;
     const incident = await ask<Incident>(`/incidents/${encodeURIComponent(id)}`).catch(() => null);
-    if (incident) this.adopt(incident, "incident", id);
+    if (!incident) return;
+    if (incident.opened_at >= (this.incident.value?.opened_at ?? 0)) this.incident.value = incident;
+    this.adopt(incident, "incident", id);
   }
 
   private async fetchCapture(id: string): Promise<void> {
@@ -162,6 +165,12 @@ export class LiveJob {
     if (answer) this.health.value = answer.health;
   }
 
+  /** The incident that the job is in, or had ended in. One that is over is no news of a job that runs. */
+  private ofNow(): string | null {
+    const detail = this.detail.value;
+    return detail?.open_incident ?? (detail?.closed_at ? detail.incident?.id : null) ?? null;
+  }
+
   private makeScene(): Scene {
     const verdict = computed(() => this.detail.value?.judgement?.verdict ?? null);
     const culprits = computed(() => blamed(verdict.value));
@@ -173,6 +182,7 @@ export class LiveJob {
       columns: this.columns,
       groups: this.groups,
       doc: this.doc,
+      record: computed(() => (this.incident.value?.id === this.ofNow() ? this.incident.value : null)),
       status: computed(() => this.detail.value?.judgement?.status ?? null),
       verdict,
       culprits,

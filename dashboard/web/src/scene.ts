@@ -23,6 +23,7 @@ export interface Scene {
   columns: ReadonlySignal<RankColumns | null>;
   groups: ReadonlySignal<GroupColumns | null>;
   doc: ReadonlySignal<Incident | null>; // the newest evidence: stacks, calls, processes
+  record: ReadonlySignal<Incident | null>; // the incident that the evidence is of; null while there is none
   status: ReadonlySignal<Status | null>;
   verdict: ReadonlySignal<Verdict | null>;
   culprits: ReadonlySignal<ReadonlySet<number>>;
@@ -85,6 +86,7 @@ export function frozen(incident: Incident, page: "incident" | "capture", id: str
     columns: signal(columns),
     groups: signal(groupsOf(incident)),
     doc: signal(incident),
+    record: signal(page === "incident" ? incident : null),
     status: signal(incident.status),
     verdict: signal(incident.verdict),
     culprits: signal(culprits),

@@ -41,7 +41,7 @@ export function EvidenceView({ scene }: { scene: Scene }) {
       <LaunchedRanks doc={doc} />
       {doc.launchers.length > 0 && <Processes title="Launchers" found={doc.launchers} named={named} says={role(scene)} />}
       {doc.others.length > 0 && <Processes title="Other processes of the job" found={doc.others} named={named} says={role(scene)} />}
-      <About doc={doc} />
+      <About doc={doc} record={scene.record.value} />
     </>
   );
 }
@@ -102,15 +102,18 @@ function merged(notes: CaptureNote[]): Line[] {
   return [...found.values()].sort((a, b) => Number(a.ok) - Number(b.ok) || a.source.localeCompare(b.source));
 }
 
-function About({ doc }: { doc: Incident }) {
+/** Of an incident what is on record of it, though the evidence above may be of a later capture; else of the capture. */
+function About({ doc, record }: { doc: Incident; record: Incident | null }) {
+  const shown = record ?? doc;
   return (
-    <Part title="This record">
+    <Part title={record ? "This incident" : "This capture"}>
       <dl class="pairs">
-        <div><dt>Id</dt><dd>{doc.id}</dd></div>
-        <div><dt>Noticed</dt><dd><When at={doc.opened_at} /></dd></div>
-        <div><dt>Last progress</dt><dd><When at={doc.last_progress_at} /></dd></div>
-        <div><dt>Written</dt><dd><When at={doc.updated_at} /></dd></div>
-        {doc.closed_at !== null && <div><dt>Closed</dt><dd><When at={doc.closed_at} /></dd></div>}
+        <div><dt>Id</dt><dd>{shown.id}</dd></div>
+        {record && <div><dt>Noticed</dt><dd><When at={record.opened_at} /></dd></div>}
+        <div><dt>Last progress</dt><dd><When at={shown.last_progress_at} /></dd></div>
+        {record && <div><dt>Written</dt><dd><When at={record.updated_at} /></dd></div>}
+        {record?.closed_at && <div><dt>Closed</dt><dd><When at={record.closed_at} /></dd></div>}
+        <div><dt>Evidence taken</dt><dd><When at={doc.taken_at || doc.updated_at} />{doc.id !== shown.id && <span class="quiet">, capture {doc.id}</span>}</dd></div>
         <div><dt>Job started</dt><dd><When at={doc.job.started_at} /></dd></div>
         <div><dt>Command</dt><dd><code>{doc.job.command || "not known"}</code></dd></div>
         <div><dt>Format</dt><dd>{doc.schema}{doc.hangwatch_version && `, hangwatch ${doc.hangwatch_version}`}</dd></div>
