@@ -140,8 +140,8 @@ class _Live(Collector):
                 lambda job: sum(node.is_silent(now) for node in job.all_nodes),
             ),
             "hangwatch_job_nodes_silent_seconds": (
-                "Since the quietest node was heard of",
-                lambda job: max((node.silent_s(now) for node in job.all_nodes), default=0.0),
+                "Since the quietest of these nodes was heard of, 0 while there is none",
+                lambda job: max((node.silent_s(now) for node in job.all_nodes if node.is_silent(now)), default=0.0),
             ),
         }
         for name, (text, value) in values.items():
@@ -155,17 +155,17 @@ class _Live(Collector):
         yield dropped
 
     def _of_pace(self) -> Iterator[Metric]:
-        """A few lines a job, however many ranks it has: quantiles of the parts of a step, and who is waited for."""
+        """A few lines a job, however many ranks it has: the spread of the parts of a step, and who is waited for."""
         found = [(job.key, health) for job in self._jobs if (health := job.health.pace).at]
         step = GaugeMetricFamily(
             "hangwatch_job_step_part_seconds",
-            "Mean time of a part of the step in the last window: data, forward, rest; quantiles over the ranks",
-            labels=["run", "part", "quantile"],
+            "Mean time of a part of the step (data, forward, rest) in the last window: least, median, p90, most of ranks",
+            labels=["run", "part", "ranks"],  # "quantile" is kept for summaries
         )
         for run, health in found:
             for part in health.spread:
-                for quantile, value in (("0", part.least), ("0.5", part.median), ("0.9", part.p90), ("1", part.most)):
-                    step.add_metric([run, PARTS.get(part.phase, part.phase), quantile], value)
+                for which in ("least", "median", "p90", "most"):
+                    step.add_metric([run, PARTS.get(part.phase, part.phase), which], getattr(part, which))
         yield step
         for name, (text, of) in OF_PACE.items():
             gauge = GaugeMetricFamily(name, text, labels=["run"])

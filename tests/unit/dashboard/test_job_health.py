@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
@@ -28,6 +29,7 @@ from hangwatch_dashboard.clocks import ClockEstimate
 from hangwatch_dashboard.live import LiveJob
 from hangwatch_dashboard.live_node import LiveNode
 from hangwatch_dashboard.metrics import Meters
+from tests import needs
 from tests.nodes import FakeNode
 
 NOW = 1_795_200_000.0
@@ -118,12 +120,31 @@ def test_memory_on_another_ranks_gpu_is_seen_by_what_each_process_holds() -> Non
 def test_a_large_job_has_as_many_lines_as_a_small_one() -> None:
     text = Meters().page([trained({0: 0.05, 1: 0.05, 2: 0.2, 3: 0.2})], 0, NOW + 60)
     assert 'hangwatch_job_stragglers{run="resnet-1"} 2.0' in text
-    assert 'hangwatch_job_step_part_seconds{part="forward",quantile="1",run="resnet-1"} 0.2' in text
+    assert 'hangwatch_job_step_part_seconds{part="forward",ranks="most",run="resnet-1"} 0.2' in text
     parts = set(re.findall(r'hangwatch_job_step_part_seconds{part="(\w+)"', text))
     assert parts == {"data", "forward", "rest"}, "the rest is no waiting alone: the page calls it that, too"
     lines = [line for line in text.splitlines() if line.startswith(("hangwatch_job_step_part", "hangwatch_job_strag"))]
     assert len(lines) == 3 * 4 + 2
     assert not any("rank=" in line for line in lines)
+
+
+def test_promtool_accepts_the_metrics_of_a_job_that_has_trained_for_a_while() -> None:
+    text = Meters().page([trained({0: 0.05, 1: 0.05, 2: 0.2, 3: 0.2})], 0, NOW + 60)
+    assert "hangwatch_job_step_part_seconds" in text
+    command = [str(needs.program("promtool")), "check", "metrics"]
+    checked = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
+
+
+def test_no_node_is_silent_for_any_time_while_all_are_heard() -> None:
+    job = trained(dict.fromkeys(range(4), 0.05))
+    heard = max(node.received_at for node in job.all_nodes)
+
+    def silent(now: float) -> list[str]:
+        return re.findall(r"hangwatch_job_nodes_silent(?:_seconds)?{.*} (.*)", Meters().page([job], 0, now))
+
+    assert silent(heard + 0.5) == ["0.0", "0.0"]
+    assert silent(heard + 60.0) == ["2.0", "60.0"]
 
 
 # ---------------------------------------------------------------- plans across nodes
