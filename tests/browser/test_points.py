@@ -309,6 +309,17 @@ def test_calls_are_read_on_a_narrow_screen(hung: Page, screen: Screen) -> None:
     assert labels == ["Call", "Arrived", "Called from"]
 
 
+def test_where_the_time_goes_shows_the_culprit_among_many(open_file: Open) -> None:
+    page = open_file(examples.uneven_steps(128, 37, 8))
+    page.goto(page.url.split("#")[0] + "#/steps")
+    part = page.get_by_role("region", name="Where the time goes")
+    expect(part.locator("tbody tr")).to_have_count(32)
+    expect(part.locator("tr.at-fault th")).to_have_text("37")
+    # AND why its mean is small under a chart of a step that takes long: that one has not ended
+    expect(part).to_contain_text("Mean of the steps that have ended")
+    expect(part).to_contain_text("32 of 128")
+
+
 def test_a_part_of_the_time_is_chosen_for_all_charts(page: Page, served: Served, fleet: Fleet) -> None:
     # GIVEN a job with some seconds of history
     fleet.step = 100

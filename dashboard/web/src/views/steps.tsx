@@ -128,9 +128,12 @@ function Split({ scene }: { scene: Scene }) {
   const rows = split(columns).filter((row) => row.total > 0);
   if (!rows.length) return <Part title="Where the time goes"><Nothing>No step has ended yet.</Nothing></Part>;
   const longest = rows.reduce((most, row) => Math.max(most, row.total), 0);
-  const sorted = rows.length > MOST_ROWS ? [...rows].sort((a, b) => b.data + b.compute - (a.data + a.compute)).slice(0, MOST_ROWS) : rows;
+  const named = (rank: number): number => Number(scene.culprits.value.has(rank));
+  const most = [...rows].sort((a, b) => named(b.rank) - named(a.rank) || b.data + b.compute - (a.data + a.compute)).slice(0, MOST_ROWS);
+  const sorted = rows.length > MOST_ROWS ? most : rows;
   return (
     <Part title="Where the time goes" note={<SplitKey />}>
+      <p class="quiet">Mean of the steps that have ended since the training started. The step that a rank is in now is not among them.</p>
       <Table label="Mean time of a step, by part" class="split">
         <thead>
           <tr>
@@ -158,7 +161,7 @@ function Split({ scene }: { scene: Scene }) {
             </tr>
           ))}
         </tbody>
-        {rows.length > sorted.length && <caption>the {sorted.length} ranks with the most time in data and computation, of {rows.length.toLocaleString("en")}</caption>}
+        {rows.length > sorted.length && <caption>{named(sorted[0]!.rank) ? "ranks that the verdict names, then those" : "the ranks"} with the most time in data and computation: {sorted.length} of {rows.length.toLocaleString("en")}</caption>}
       </Table>
     </Part>
   );
