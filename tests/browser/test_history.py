@@ -74,7 +74,7 @@ def test_jobs_that_ended_long_ago_are_in_the_history(page: Page, served: Served,
     page.reload()
     expect(page.locator("main")).to_contain_text("No job matches")
     page.get_by_label("State").select_option("")
-    page.get_by_label("Incident").select_option("uneven-steps")
+    page.get_by_label("Cause").select_option("uneven-steps")
     expect(page.get_by_role("link", name="run-1", exact=True)).to_be_visible()
 
 

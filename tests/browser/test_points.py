@@ -99,6 +99,27 @@ def test_a_line_has_an_address_and_keys_turn_pages(hung: Page) -> None:
     expect(hung.get_by_role("searchbox", name="Search jobs")).to_be_focused()
 
 
+def test_the_keys_are_listed_where_a_reader_finds_them(hung: Page, screen: Screen) -> None:
+    # WHEN the list is asked for by its key, or by the button in the header
+    keys = hung.get_by_role("dialog", name="Keys")
+    hung.keyboard.press("?")
+    expect(keys).to_be_visible()
+    expect(keys).to_contain_text("the view before, the view after")
+    assert barriers(hung) == []
+    # THEN other keys wait until it is closed, which gives the focus back
+    hung.keyboard.press("]")
+    expect(hung.locator("nav.views [aria-current]")).to_have_text("Overview")
+    hung.keyboard.press("Escape")
+    expect(keys).to_be_hidden()
+    button = hung.get_by_role("button", name="keys", exact=True)
+    button.click()
+    expect(keys).to_be_visible()
+    keys.get_by_role("button", name="Close").click()
+    expect(keys).to_be_hidden()
+    expect(button).to_be_focused()
+    assert fits(hung, screen.width)
+
+
 def test_long_names_and_messages_stay_within_the_page(page: Page, served: Served, fleet: Fleet, screen: Screen) -> None:
     fleet.name, fleet.command = "a-very-long-name-of-a-run-" * 8, "train.py --config " + "configs/" * 100
     fleet.beat()
@@ -110,8 +131,18 @@ def test_long_names_and_messages_stay_within_the_page(page: Page, served: Served
         assert box is not None
         assert box["x"] + box["width"] <= screen.width
     assert fits(page, screen.width)
+    # AND the command is cut, and shown when it is asked for
+    command = row.locator(".command")
+    assert command.evaluate("one => one.scrollHeight > one.clientHeight + 1")
+    row.locator("th").get_by_role("button", name="show more").click()
+    assert not command.evaluate("one => one.scrollHeight > one.clientHeight + 1")
+    assert fits(page, screen.width)
     page.locator("tbody th a").click()
     page.locator("canvas").first.wait_for()
+    command = page.locator(".facts-line .one-line")
+    assert command.evaluate("one => one.scrollWidth > one.clientWidth + 1")
+    page.locator(".facts-line").get_by_role("button", name="show more").click()
+    assert not command.evaluate("one => one.scrollWidth > one.clientWidth + 1")
     assert fits(page, screen.width)
     expect(page.locator("h1")).not_to_contain_text(fleet.name)
     page.locator("h1").get_by_role("button", name="show more").click()

@@ -2,6 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
+import { KeysButton } from "./parts/keys_list";
 import { ThemeButton } from "./parts/theme";
 import { here } from "./router";
 import { session, signedIn, signOut } from "./session";
@@ -28,6 +29,7 @@ export function App() {
         {streaming && !locked && <Line />}
         <span class="spring" />
         <a class="api" href="/api/v1/docs" title="The dashboard's API, for programs">API</a>
+        <KeysButton />
         <ThemeButton />
         {session.value?.required && session.value.signed_in && <button type="button" class="link" onClick={() => void signOut()}>Sign out</button>}
       </header>

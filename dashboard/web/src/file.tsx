@@ -1,6 +1,7 @@
 // The page of one incident as a file: the incident stands in the file itself, and nothing else is loaded.
 
 import { render } from "preact";
+import { KeysButton } from "./parts/keys_list";
 import { ThemeButton, startTheme } from "./parts/theme";
 import type { Incident } from "./records";
 import { listenToKeys } from "./keys";
@@ -16,6 +17,7 @@ function File({ incident }: { incident: Incident }) {
       <header class="top">
         <span class="brand">hangwatch</span>
         <span class="spring" />
+        <KeysButton />
         <ThemeButton />
       </header>
       <IncidentPage incident={incident} page="incident" id="" view={view} rank={rank} job={null} />

@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Frame } from "../records";
+import { useWidth } from "./width";
 import { briefMoment, moment, place, saidMoment, timeOfDay } from "../words";
 
 /** A moment in the reader's zone; the whole of it on hover. `short` is the time of day, `brief` the day too unless it is today, `said` ends a sentence. */
@@ -57,6 +58,24 @@ export function Name({ text, href }: { text: string; href?: string | undefined }
     <>
       {href ? <a href={href}>{shown}</a> : shown}
       {long && <>{" "}<button type="button" class="link" aria-expanded={open.value} onClick={() => (open.value = !open.value)}>{open.value ? "show less" : "show more"}</button></>}
+    </>
+  );
+}
+
+/** Text that the style cuts off after its line or lines; a button shows the whole where something is cut off. `class` does the cutting. */
+export function Cut({ text, title = text, class: name, code = false }: { text: string; title?: string; class: string; code?: boolean }) {
+  const open = useSignal(false);
+  const cut = useSignal(false);
+  const { ref, element, width } = useWidth<HTMLElement>();
+  useLayoutEffect(() => {
+    const shown = element.current;
+    if (shown && !open.value) cut.value = shown.scrollWidth > shown.clientWidth + 1 || shown.scrollHeight > shown.clientHeight + 1;
+  }, [text, width, open.value]);
+  const Tag = code ? "code" : "span";
+  return (
+    <>
+      <Tag ref={ref} class={`${name} ${open.value ? "whole" : ""}`} title={title}>{text}</Tag>
+      {cut.value && <>{" "}<button type="button" class="link cut" aria-expanded={open.value} onClick={() => (open.value = !open.value)}>{open.value ? "show less" : "show more"}</button></>}
     </>
   );
 }

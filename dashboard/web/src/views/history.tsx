@@ -22,7 +22,7 @@ export function HistoryPage() {
   const filters = (
     <>
       <Choice name="state" label="State" options={[["", "any"], ...STATES.map((state): [string, string] => [state, PAST.has(state) ? `${state}, or was` : state])]} />
-      <Choice name="cause" label="Incident" options={[["", "any or none"], ...causes.map(({ cause }): [string, string] => [cause, title(cause)])]} />
+      <Choice name="cause" label="Cause" options={[["", "any or none"], ...causes.map(({ cause }): [string, string] => [cause, title(cause)])]} />
       <Choice name="since" label="Seen in" options={SINCE} />
       <Search label="Search jobs" hint="Search by name, id or command" />
     </>

@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { API, ask, type ApiError, type Capture, type ListedIncident } from "../api";
-import { Name, When } from "../parts/bits";
+import { Cut, Name, When } from "../parts/bits";
 import { summary } from "../model/summary";
 import { setMood } from "../parts/paint";
 import { Download } from "../parts/download";
@@ -80,7 +80,7 @@ export function IncidentPage({ incident, page, id, view, rank, job, known = null
           {incident.job.world_size !== null && <li>{plural(incident.job.world_size, "rank")}</li>}
           {incident.nodes.length > 0 && <li>{plural(incident.nodes.length, "node")}</li>}
           {incident.job.launcher && <li>{incident.job.launcher}</li>}
-          {incident.job.command && <li><code class="one-line" title={incident.job.command}>{command(incident.job.command)}</code></li>}
+          {incident.job.command && <li><Cut code class="one-line" text={command(incident.job.command)} title={incident.job.command} /></li>}
         </ul>
         <div class="actions">
           {id && page === "incident" ? (
@@ -93,7 +93,7 @@ export function IncidentPage({ incident, page, id, view, rank, job, known = null
           ) : (
             <span class="quiet">the .json file beside this one holds everything</span>
           )}
-          <Download name={`incident-${incident.id}-summary.json`} text={() => JSON.stringify(summary(incident), null, 1)} title="without stacks, calls and processes: for an issue or a chat">Summary</Download>
+          <Download name={`incident-${incident.id}-summary.json`} text={() => JSON.stringify(summary(incident), null, 1)} title="without stacks, calls and processes: for an issue or a chat">Summary (JSON)</Download>
         </div>
       </header>
       {quietCapture(incident, page) ? (

@@ -39,7 +39,7 @@ export function IncidentsPage() {
     <ListPage title="Incidents" tab="incidents" filters={filters} busy={found === null}>
       {error && <Nothing>{error}</Nothing>}
       {found && (found.groups.length ? <ol class="groups">{found.groups.map((group) => <Group key={group.group} group={group} />)}</ol> : <Nothing>No incident matches.</Nothing>)}
-      {found && <Pages total={found.total} noun="group" />}
+      {found && <Pages total={found.total} noun="kind of incident" several="kinds of incident" />}
     </ListPage>
   );
 }

@@ -3,7 +3,7 @@
 import { useEffect, useMemo } from "preact/hooks";
 import type { Capture, IncidentSummary, JobDetail, RankColumns } from "../api";
 import { LiveJob } from "../live";
-import { Clamped, Name, Part, Table, When } from "../parts/bits";
+import { Clamped, Cut, Name, Part, Table, When } from "../parts/bits";
 import { setMood } from "../parts/paint";
 import { StateIcon } from "../parts/icon";
 import type { Judgement } from "../records";
@@ -124,7 +124,7 @@ function Title({ live, detail, id }: { live: LiveJob; detail: JobDetail | null; 
           <li>{detail.nodes_expected && detail.nodes_expected > detail.nodes ? `${detail.nodes} of ${detail.nodes_expected} nodes` : plural(detail.nodes, "node")}{detail.nodes_silent > 0 && <strong class="missing"> ({detail.nodes_silent} silent)</strong>}</li>
           <Pace live={live} detail={detail} />
           <li>started <When at={detail.started_at} />{detail.closed_at !== null && <>, ended <When at={detail.closed_at} brief /></>}</li>
-          {detail.command && <li><code class="one-line" title={detail.command}>{command(detail.command)}</code></li>}
+          {detail.command && <li><Cut code class="one-line" text={command(detail.command)} title={detail.command} /></li>}
         </ul>
       )}
       <div class="actions">

@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { ask, type JobList, type JobSummary } from "../api";
-import { Nothing, Part, Table, When } from "../parts/bits";
+import { Cut, Nothing, Part, Table, When } from "../parts/bits";
 import { Copy } from "../parts/copy";
 import { setMood } from "../parts/paint";
 import { StateIcon } from "../parts/icon";
@@ -97,11 +97,11 @@ function JobRow({ job }: { job: JobSummary }) {
     <tr class={job.state}>
       <th scope="row">
         <a href={write({ page: "job", id: job.key, view: "overview", rank: null })}>{job.name || job.id}</a>
-        <span class="quiet command" title={job.command}>{command(job.command)}</span>
+        <Cut class="quiet command" text={command(job.command)} title={job.command} />
       </th>
       <td>
         <span class={`state ${job.state}`}><StateIcon state={job.state} /> {job.state}</span>
-        {job.state_text.startsWith(`${job.state}: `) && <span class="sentence-line" title={job.state_text.slice(job.state.length + 2)}>{job.state_text.slice(job.state.length + 2)}</span>}
+        {job.state_text.startsWith(`${job.state}: `) && <Cut class="sentence-line" text={job.state_text.slice(job.state.length + 2)} />}
         <span class="tags">
           <Was job={job} />
           {job.warnings > 0 && <span class="tag">{plural(job.warnings, "warning")}</span>}

@@ -98,7 +98,7 @@ function sinceNow(seconds: string): string {
   return String(Math.floor((Date.now() / 1000 - Number(seconds)) / 60) * 60);
 }
 
-export function Pages({ total, noun }: { total: number; noun: string }) {
+export function Pages({ total, noun, several }: { total: number; noun: string; several?: string }) {
   const page = Number(filter("page")) || 0;
   const last = Math.max(0, Math.ceil(total / PAGE) - 1);
   const turn = (to: number): void => refine({ page: to ? String(to) : "" });
@@ -106,7 +106,7 @@ export function Pages({ total, noun }: { total: number; noun: string }) {
     <p class="pages">
       {last > 0 && <button type="button" disabled={page <= 0} onClick={() => turn(page - 1)}>Newer</button>}
       <span role="status">
-        {plural(total, noun)}
+        {plural(total, noun, several)}
         {last > 0 && `, page ${page + 1} of ${last + 1}`}
       </span>
       {last > 0 && <button type="button" disabled={page >= last} onClick={() => turn(page + 1)}>Older</button>}
