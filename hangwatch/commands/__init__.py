@@ -58,7 +58,9 @@ def _run(own: list[str], command: list[str]) -> int:
             found.error(f"unrecognized arguments: {' '.join(strangers)}; {_meant(own[0])}")
         if strangers and (own[0] not in ("run", "doctor") or strangers[0].startswith("-")):
             # The subcommand's own usage: the main parser would list the subcommands, which were no question.
-            arguments.parser.error(f"unrecognized arguments: {' '.join(strangers)}")
+            arguments.parser.error(
+                f"unrecognized arguments: {' '.join(strangers)}{_nearest(strangers, arguments.parser)}"
+            )
     except SystemExit as exit:  # --help, --version, and usage errors, which argparse has printed
         return exit.code if isinstance(exit.code, int) else USAGE
     if strangers:
@@ -78,6 +80,15 @@ def _meant(word: str) -> str:
         return did_you_mean(word, OPTIONS).strip() or "options of a command stand behind it"
     near = did_you_mean(word, SUBCOMMANDS).strip()
     return near or f"there are {', '.join(SUBCOMMANDS)}; to watch a command: hangwatch run -- COMMAND"
+
+
+def _nearest(strangers: list[str], subcommand: argparse.ArgumentParser) -> str:
+    """The subcommand's options that the first unknown one may have been meant to be."""
+    from hangwatch.commands.did_you_mean import did_you_mean
+
+    option = strangers[0].partition("=")[0]
+    near = did_you_mean(option, subcommand._option_string_actions) if option.startswith("--") else ""
+    return f"; {near.strip()}" if near else ""
 
 
 def _cut(argv: list[str]) -> tuple[list[str], list[str]]:

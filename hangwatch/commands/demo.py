@@ -7,6 +7,7 @@ import ast
 import contextlib
 import http.client
 import importlib.util
+import os
 import shutil
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -28,6 +29,7 @@ HELP = "run a training job that hangs, and see what hangwatch says of it"
 EXAMPLES = ("hangwatch demo", "hangwatch demo --list", "hangwatch demo skipped-collective --culprit 2 --no-wait")
 PATIENCE = 4.0  # --stall-after, so that causes without proof are told soon as well
 NAME_WIDTH = max(len(case.name) for case in CASES)
+NARROWEST = 60  # columns of a terminal in which the list still has room for its sentences
 LONGEST = 180.0  # seconds until the demo gives up
 
 
@@ -64,25 +66,40 @@ def run(arguments: argparse.Namespace) -> int:
 def _list() -> int:
     from hangwatch.catalogue import CATALOGUE
 
-    print("hangwatch demo CAUSE runs the first job of a cause, hangwatch demo JOB that one.\n")
+    width = _width()
+    print(
+        _within("hangwatch demo CAUSE runs the first job of a cause, hangwatch demo JOB that one.", width, 0),
+        end="\n\n",
+    )
     for cause in CATALOGUE:
         found = cases(cause.id)
         if found:
             warned = " (a warning: the job goes on)" if all(case.status == "warned" for case in found) else ""
-            print(f"{cause.id}: {cause.title}{warned}")
-        print("".join(map(_line, found)), end="")
+            print(_within(f"{cause.id}: {cause.title}{warned}", width, 2))
+        print("".join(_lines(found, width)), end="")
     return 0
 
 
-def _line(case: Case) -> str:
-    """One job of the list: on a terminal with its sentence in a column, else on one line, for grep."""
-    script = " ".join((case.script, *case.args))
-    says = " ".join(filter(None, (sentence(case), case.variant)))
-    text = f"    {case.name:<{NAME_WIDTH}} {says} ({script}, {case.ranks} ranks, {case.launcher})"
-    if not sys.stdout.isatty():
-        return f"{text}\n"
-    width = max(shutil.get_terminal_size().columns, 80)
-    return textwrap.fill(text, width, subsequent_indent=" " * (NAME_WIDTH + 5), break_on_hyphens=False) + "\n"
+def _width() -> int | None:
+    """That of the terminal, or of COLUMNS; None where the list goes elsewhere: a job stays on one line, for grep."""
+    told = sys.stdout.isatty() or os.environ.get("COLUMNS")
+    return max(shutil.get_terminal_size().columns, NARROWEST) if told else None
+
+
+def _lines(found: Sequence[Case], width: int | None) -> Iterator[str]:
+    """The jobs of a cause. A reader is told once what several have in common; a line for grep holds all of it."""
+    before = ""
+    for case in found:
+        says, script = sentence(case), " ".join((case.script, *case.args))
+        shared = width is not None and says == before and bool(case.variant)
+        words = " ".join(filter(None, ("…" if shared else says, case.variant)))
+        text = f"    {case.name:<{NAME_WIDTH}} {words} ({script}, {case.ranks} ranks, {case.launcher})"
+        before = says
+        yield _within(text, width, NAME_WIDTH + 5) + "\n"
+
+
+def _within(text: str, width: int | None, indent: int) -> str:
+    return textwrap.fill(text, width, subsequent_indent=" " * indent, break_on_hyphens=False) if width else text
 
 
 def sentence(case: Case) -> str:

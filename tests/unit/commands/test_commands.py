@@ -151,7 +151,8 @@ def test_what_happens_on_a_hang_is_explained_where_it_is_chosen(capsys: pytest.C
         assert part in said
 
 
-def test_every_demo_has_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_demo_has_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     assert main(["demo", "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     scripts = [line for line in lines if line.startswith("    ")]
@@ -166,6 +167,37 @@ def test_every_demo_has_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert "straggler: One rank is slow (a warning: the job goes on)" in lines
     assert [line.split()[0] for line in scripts] == list(dict.fromkeys(line.split()[0] for line in scripts))
     assert {line.split()[0] for line in scripts} == {case.name for case in CASES}
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_list_of_demos_keeps_to_the_width(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main(["demo", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= columns
+    # AND what several jobs of a cause have in common is said once
+    said = " ".join(" ".join(lines).split())
+    assert said.count("A task of a Slurm job trains with the RANK") == 1
+    assert "every-task-is-rank-zero … Here every task has RANK=0." in said
+
+
+@pytest.mark.parametrize(
+    ("argv", "meant"),
+    [
+        (["run", "--stallafter", "3", "--", "true"], "; did you mean --stall-after?"),
+        (["report", "--markdwon"], "; did you mean --markdown?"),
+        (["report", "--xyzzy"], ""),
+    ],
+)
+def test_an_option_that_a_command_lacks_is_told_with_what_was_meant(
+    argv: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"usage: hangwatch {argv[0]}")
+    assert error.endswith(f"{meant}\n") if meant else "did you mean" not in error
 
 
 def test_a_demo_that_does_not_exist_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
