@@ -10,7 +10,8 @@ from hangwatch.report import titles, words
 
 MOST = 10
 MOST_DETAILS = 3
-_MARKUP = re.compile(r"[\\*<>\[\]|#`]")
+_MARKUP = re.compile(r"[\\*<\[\]|#`]")
+_QUOTE = re.compile("^>")  # markup at the start of a line alone: what does not know Markdown would show the backslash
 _BACKTICKS = re.compile("`+")
 
 
@@ -84,7 +85,8 @@ def _plain(text: str) -> str:
     """A sentence on one line without markup and without mentions, except `code`, where a backslash would be shown."""
     line = " ".join(words.clean(text).split())
     spans = [(part, index % 2 == 1) for index, part in enumerate(_split_code(line))]
-    return "".join(part if code else _escaped(part) for part, code in spans).replace("@", "@\u200b")
+    made = "".join(part if code else _escaped(part) for part, code in spans)
+    return _QUOTE.sub(r"\\>", made).replace("@", "@\u200b")
 
 
 def _escaped(text: str) -> str:

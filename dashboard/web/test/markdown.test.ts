@@ -21,13 +21,19 @@ test("a verdict as Markdown says what the page says", () => {
 
 test("code in a sentence is shown as it is, and a lone backtick is text", () => {
   const text = markdown({ ...verdict, summary: "wrap it in `with Join([model]):`, not ` <b> ``", details: ["Rank 0 waits [x]."] }, "HUNG", { name: "x", id: "1" }, "");
-  expect(text).toContain("> wrap it in `with Join([model]):`, not \\` \\<b\\> \\`\\` Rank 0 waits \\[x\\].");
+  expect(text).toContain("> wrap it in `with Join([model]):`, not \\` \\<b> \\`\\` Rank 0 waits \\[x\\].");
+});
+
+test("an arrow in a sentence stays one, and a sentence that begins with > is no quotation", () => {
+  const text = markdown({ ...verdict, summary: "a socket 10.0.0.1:1 -> 10.0.0.2:2", evidence: ["> 3 s"] }, "HUNG", { name: "x", id: "1" }, "");
+  expect(text).toContain("> a socket 10.0.0.1:1 -> 10.0.0.2:2");
+  expect(text).toContain("- \\> 3 s");
 });
 
 test("a hostile sentence is no markup and mentions no user", () => {
   const evil = { ...verdict, summary: "<img src=x> [a](http://evil) @everyone\n# title **b**" };
   const text = markdown(evil, "HUNG", { name: "`x`", id: "1" }, "");
-  expect(text).toContain("> \\<img src=x\\> \\[a\\](http://evil) @\u200beveryone \\# title \\*\\*b\\*\\*");
+  expect(text).toContain("> \\<img src=x> \\[a\\](http://evil) @\u200beveryone \\# title \\*\\*b\\*\\*");
   expect(text).toContain("in `'x'`");
 });
 

@@ -41,8 +41,16 @@ def test_hostile_sentences_are_no_markup_and_mention_no_user() -> None:
     made = examples.uneven_steps()
     evil = replace(made.verdict, summary="<img src=x> [a](http://evil) @everyone\n# b\x1b[31m", cause="`x`")
     text = markdown.render(replace(made, verdict=evil))
-    assert "> \\<img src=x\\> \\[a\\](http://evil) @\u200beveryone \\# b\\\\x1b\\[31m" in text
+    assert "> \\<img src=x> \\[a\\](http://evil) @\u200beveryone \\# b\\\\x1b\\[31m" in text
     assert "@everyone" not in text
+
+
+def test_an_arrow_in_a_sentence_stays_one() -> None:
+    made = examples.uneven_steps()
+    sentence = "it waits on socket 10.0.0.1:37404 -> 10.0.0.2:37369"
+    text = markdown.render(replace(made, verdict=replace(made.verdict, summary=sentence, evidence=("> 3 s", ">> x"))))
+    assert sentence in text
+    assert "- \\> 3 s\n- \\>> x" in text, "at the start of a line it would be a quotation"
 
 
 def test_code_in_a_sentence_is_shown_as_it_is() -> None:

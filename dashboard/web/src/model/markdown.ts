@@ -56,7 +56,7 @@ function named(id: string): string {
 
 /** A sentence on one line without markup and without mentions, except `code`, where a backslash would be shown. */
 function plain(text: string): string {
-  const line = text.replace(/\s+/g, " ");
+  const line = text.replace(/\s+/g, " ").trim();
   const runs = [...line.matchAll(/`+/g)];
   let [made, start] = ["", 0];
   runs.forEach((run, number) => {
@@ -67,11 +67,11 @@ function plain(text: string): string {
     made += escaped(line.slice(start, run.index)) + line.slice(run.index, after);
     start = after;
   });
-  return (made + escaped(line.slice(start))).replaceAll("@", "@\u200b");
+  return (made + escaped(line.slice(start))).replace(/^>/, "\\>").replaceAll("@", "@\u200b"); // ">" is markup at the start alone
 }
 
 function escaped(text: string): string {
-  return text.replace(/[\\*<>[\]|#`]/g, (sign) => `\\${sign}`);
+  return text.replace(/[\\*<[\]|#`]/g, (sign) => `\\${sign}`);
 }
 
 function code(text: string): string {
