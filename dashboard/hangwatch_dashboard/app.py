@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, RedirectResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from hangwatch.version import __version__
@@ -108,6 +108,11 @@ def _add_routes(app: FastAPI, config: Config) -> None:
     for router in ROUTERS:
         app.router.routes.extend(router.routes)
     page = Page(config.static)
+
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> Response:
+        """Where programs of this kind have their API's description by custom."""
+        return RedirectResponse("/api/v1/docs")
 
     @app.get("/{path:path}", include_in_schema=False)
     def any_other(path: str) -> Response:

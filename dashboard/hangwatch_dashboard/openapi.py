@@ -90,7 +90,12 @@ def completed(document: dict[str, Any]) -> dict[str, Any]:
 
 def _complete(path: str, method: str, operation: dict[str, Any]) -> None:
     responses = operation["responses"]
-    possible = [*ALWAYS, *(OF_BODIES if "requestBody" in operation else ())]
+    # What is open to all asks nobody who they are; a change is refused to other pages even there.
+    open_to_all = path in OPEN and method == "get"
+    possible = [status for status in ALWAYS if not (open_to_all and status in ("401", "403"))]
+    possible += OF_BODIES if "requestBody" in operation else ()
+    if method in ("post", "put"):
+        possible.append("415")  # without a body as well: a form of another page has none to speak of
     if "{" in path:
         possible.append("404")
     if operation.get("parameters"):
@@ -151,7 +156,8 @@ def docs_page(document: dict[str, Any]) -> str:
     head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>hangwatch API</title>'
     view = '<meta name="viewport" content="width=device-width, initial-scale=1">'
     view += '<link rel="stylesheet" href="/api/v1/docs.css">'
-    intro = '<p>The same for programs: <a href="/api/v1/openapi.json">openapi.json</a>.</p>'
+    intro = '<p><a href="/">Back to the dashboard</a></p>'
+    intro += '<p>The same for programs: <a href="/api/v1/openapi.json">openapi.json</a>.</p>'
     title = f"<h1>hangwatch API {escape(document['info']['version'])}</h1>"
     return f"{head}{view}<main>{title}{intro}{''.join(parts)}</main></html>"
 
@@ -176,12 +182,17 @@ def _operations(document: dict[str, Any]) -> Iterator[str]:
         for method, operation in methods.items():
             yield f'<h2 id="{_place(method, path)}">'
             yield f"<code>{method.upper()} {escape(path)}</code></h2>"
-            yield f"<p>{escape(operation.get('description', ''))}</p>"
+            yield f"<p>{_prose(operation.get('description', ''))}</p>"
             if operation.get("parameters"):
                 yield "<ul>" + "".join(_parameter(each) for each in operation["parameters"]) + "</ul>"
             if "requestBody" in operation:
                 yield f"<p>Body: {_kinds(operation['requestBody'])}</p>"
             yield "<ul>" + "".join(_answer(*each) for each in sorted(operation["responses"].items())) + "</ul>"
+
+
+def _prose(text: str) -> str:
+    """A docstring, in which `backticks` mark code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _parameter(parameter: dict[str, Any]) -> str:
@@ -190,7 +201,7 @@ def _parameter(parameter: dict[str, Any]) -> str:
 
 
 def _answer(status: str, answer: dict[str, Any]) -> str:
-    return f"<li>{status}: {_kinds(answer)} {escape(answer.get('description', ''))}</li>"
+    return f"<li>{status}: {_kinds(answer)} {_prose(answer.get('description', ''))}</li>"
 
 
 def _kinds(part: dict[str, Any]) -> str:

@@ -91,6 +91,23 @@ def test_errors_are_described_as_they_are(described: Any) -> None:
     assert "HTTPValidationError" not in described.raw_schema["components"]["schemas"]
 
 
+def test_refusals_are_described_where_they_are_given_and_nowhere_else(described: Any) -> None:
+    paths = described.raw_schema["paths"]
+    changes = [each[method] for each in paths.values() for method in ("post", "put") if method in each]
+    assert len(changes) > 4
+    assert all("415" in operation["responses"] for operation in changes)
+    for path in ("/healthz", "/readyz"):
+        assert not {"401", "403"} & set(paths[path]["get"]["responses"])
+    assert {"401", "403"} <= set(paths["/metrics"]["get"]["responses"])
+
+
+def test_the_description_is_found_and_leads_back(described: Any) -> None:
+    found = httpx2.get(httpx2.URL(described.location).join("/docs"), follow_redirects=True, timeout=60)
+    assert found.url.path == "/api/v1/docs"
+    assert '<a href="/">Back to the dashboard</a>' in found.text
+    assert "`" not in found.text.partition('<h2 id="schemas">')[0]
+
+
 def test_every_answer_has_a_type(described: Any) -> None:
     for path, methods in described.raw_schema["paths"].items():
         for method, operation in methods.items():
