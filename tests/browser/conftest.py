@@ -243,6 +243,7 @@ LONG = pytest.mark.gallery  # only for `make gallery`
 MOSTLY = pytest.mark.parametrize("screen", [NARROW, pytest.param(WIDE, marks=LONG)], indirect=True, ids=str)
 BOTH = pytest.mark.parametrize("screen", [WIDE, NARROW], indirect=True, ids=str)
 WIDTHS = pytest.mark.parametrize("screen", [Screen(400), pytest.param(WIDE, marks=LONG)], indirect=True, ids=str)
+BOTH_WIDTHS = pytest.mark.parametrize("screen", [Screen(400), WIDE], indirect=True, ids=str)
 ALL = pytest.mark.parametrize("screen", [WIDE, Screen(scheme="dark"), Screen(400), NARROW], indirect=True, ids=str)
 
 

@@ -17,7 +17,7 @@ import uvicorn
 from playwright.sync_api import Browser, Page, expect
 from starlette.applications import Starlette
 
-from tests.browser.conftest import BOTH, PATIENCE_S, STATIC, WIDTHS, Screen, Served, fits, until, visit
+from tests.browser.conftest import BOTH, BOTH_WIDTHS, PATIENCE_S, STATIC, WIDTHS, Screen, Served, fits, until, visit
 from tests.browser.fleet import Fleet
 from tests.browser.large import KEY, app
 from tests.browser.test_job import open_job
@@ -73,7 +73,7 @@ def test_no_page_without_a_job_has_a_barrier(page: Page, served: Served) -> None
     assert barriers_in_both_schemes(page) == []
 
 
-@WIDTHS
+@BOTH_WIDTHS
 def test_no_view_of_a_job_has_a_barrier(hung: Page, screen: Screen) -> None:
     address = hung.url
     for view in (*VIEWS, "/health"):
