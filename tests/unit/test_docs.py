@@ -46,6 +46,18 @@ def test_a_section_says_all_that_is_to_be_said(name: str) -> None:
     assert [other for other in BY_ID[name].look_alikes if f"(#{other})" not in SECTIONS[name]] == []
 
 
+@pytest.mark.parametrize("name", ["causes", "index", "reading-a-verdict"])
+def test_how_sure_a_cause_is_means_the_same_everywhere(name: str) -> None:
+    text = " ".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8").split())
+    for meaning in (
+        "a fact of the system, or independent witnesses that agree, settle",
+        "the evidence fits this cause and no other of the catalogue",
+        "fits another one as well",
+        "cause not known",
+    ):
+        assert meaning in text, meaning
+
+
 def test_the_gallery_shows_causes_of_the_catalogue() -> None:
     assert {case.cause for case in CASES} <= set(BY_ID)
 
