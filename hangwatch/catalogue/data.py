@@ -11,7 +11,7 @@ DATA = (
         "loader-worker-blocked",
         Stage.DATA,
         "A loader worker is stuck in a sample",
-        "The rank waits for a batch; one worker stands in __getitem__ or collate and does not return.",
+        "The rank waits for a batch; one worker stands in `__getitem__` or collate and does not return.",
         "mend that line or give it a timeout; DataLoader(timeout=60) turns this into an error",
         ("loader-fork-deadlock", "loader-worker-frozen", "loader-worker-died"),
     ),

@@ -44,7 +44,7 @@ EXIT = (
         Stage.EXIT,
         "A destructor does not return",
         "The interpreter is being taken down, and an object's destructor still runs.",
-        "close the object before the end instead of leaving it to __del__",
+        "close the object before the end instead of leaving it to `__del__`",
         ("exit-atexit-handler",),
     ),
     Cause(

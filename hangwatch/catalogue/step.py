@@ -17,7 +17,7 @@ OUT_OF_CACHES = (
 )
 # A call in `__del__`.
 OUT_OF_DESTRUCTORS = (
-    "make no collective in __del__: it runs when the last reference goes, which may be another moment on each rank;"
+    "make no collective in `__del__`: it runs when the last reference goes, which may be another moment on each rank;"
     " close the object on all ranks at one place"
 )
 

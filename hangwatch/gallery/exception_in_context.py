@@ -1,6 +1,6 @@
 """A context manager sets the process group up and, on the way out, waits until all ranks are done.
 
-One rank raises FileNotFoundError when it opens its next shard, and stands in __exit__ with that error
+One rank raises FileNotFoundError when it opens its next shard, and stands in `__exit__` with that error
 pending; the others wait in an all_reduce for it. With --healthy a missing shard is replaced by another one.
 """
 

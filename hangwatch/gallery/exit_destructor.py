@@ -1,7 +1,7 @@
-"""A module keeps its database connection in a global object, whose __del__ closes it politely.
+"""A module keeps its database connection in a global object, whose `__del__` closes it politely.
 
 Closing waits for the other side to close as well. On one rank the other side does not, and that rank's
-process stays in __del__ during the interpreter's finalisation. With --healthy the other side closes after
+process stays in `__del__` during the interpreter's finalisation. With --healthy the other side closes after
 some seconds.
 """
 

@@ -9,6 +9,7 @@ import pytest
 
 from hangwatch.catalogue import BY_ID, CATALOGUE, DOCS
 from hangwatch.commands import SUBCOMMANDS, parser
+from hangwatch.commands.demo import sentence
 from hangwatch.gallery import CASES
 
 ROOT = Path(__file__).parents[2]
@@ -56,6 +57,16 @@ def test_how_sure_a_cause_is_means_the_same_everywhere(name: str) -> None:
         "cause not known",
     ):
         assert meaning in text, meaning
+
+
+BARE = re.compile(r"(?<![\w`.])__[a-z]+__")  # Markdown makes it bold
+
+
+def test_no_name_of_python_turns_bold_in_what_the_site_shows() -> None:
+    said = [text for cause in CATALOGUE for text in (cause.explanation, cause.fix, cause.title)]
+    said += [sentence(case) for case in CASES]
+    assert [text for text in said if BARE.search(text)] == []
+    assert [page.name for page in PAGES if BARE.search(re.sub(r"`[^`\n]+`", "", prose(page)))] == []
 
 
 def test_the_gallery_shows_causes_of_the_catalogue() -> None:

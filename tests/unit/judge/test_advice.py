@@ -19,7 +19,7 @@ def verdict_of(name: str) -> Verdict:
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
-        ("p43-barrier-in-a-destructor", "make no collective in __del__"),
+        ("p43-barrier-in-a-destructor", "make no collective in `__del__`"),
         ("p43-step-tried-again", "keep collectives out of what is tried again after an error"),
         ("p43-learner-stops-without-its-send", "make as many sends as receives"),
         ("p43-lit-log-under-a-condition", "log it on every rank"),

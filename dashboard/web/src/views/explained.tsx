@@ -14,12 +14,12 @@ export function Explained({ id, docs = "", fix = "" }: { id: string; docs?: stri
     <details class="explained">
       <summary title="What this cause is">{inside}</summary>
       <div>
-        <p>{known.says}</p>
+        <p><Prose text={known.says} /></p>
         {known.fix !== fix && <p><b>Usual fix:</b> <Prose text={known.fix} /></p>}
         {known.alike.length > 0 && (
           <>
             <p><b>Often taken for:</b></p>
-            <ul>{known.alike.map((other) => <li key={other}>{title(other)} <code class="quiet">{other}</code>: {EXPLANATIONS[other]?.says}</li>)}</ul>
+            <ul>{known.alike.map((other) => <li key={other}>{title(other)} <code class="quiet">{other}</code>: <Prose text={EXPLANATIONS[other]?.says ?? ""} /></li>)}</ul>
           </>
         )}
         {/^https:\/\//.test(docs) && <p><a href={docs} rel="noreferrer noopener" target="_blank">Documentation of {id}</a></p>}
