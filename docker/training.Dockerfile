@@ -1,5 +1,5 @@
 # A training node with PyTorch and hangwatch, for the demonstration in compose.yaml. In an image of your own one line
-# is enough: RUN pip install hangwatch
+# is enough, with the wheel that `make dist` leaves: RUN pip install hangwatch-*.whl
 ARG BASE=python:3.12-slim-bookworm
 
 FROM ${BASE} AS build

@@ -75,7 +75,7 @@ def apprise_notifier(urls: Sequence[str]) -> Notifier:
     try:
         import apprise
     except ImportError as error:
-        raise ConfigError("telling people needs apprise: pip install 'hangwatch[notify]'") from error
+        raise ConfigError("telling people needs apprise: in a clone, pip install '.[notify]'") from error
     receivers = apprise.Apprise()
     for number, url in enumerate(urls, 1):
         if not receivers.add(url):

@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         from hangwatch_dashboard.store.engine import StoreError
     except ImportError as error:
         raise DashboardError(
-            f"the dashboard needs more ({error.name} is missing): pip install 'hangwatch[dashboard]'"
+            f"the dashboard needs more ({error.name} is missing): in a clone, pip install '.[dashboard]'"
         ) from error
     try:
         serve.serve(_config(arguments))

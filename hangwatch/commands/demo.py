@@ -149,7 +149,7 @@ def _dashboard(*, wanted: bool) -> Iterator[str]:
     """A dashboard of our own on a free port; gives its address, or "" where there is none to be had."""
     if not wanted or importlib.util.find_spec("fastapi") is None:
         if wanted:
-            print("hangwatch demo: no dashboard, for FastAPI is not installed (pip install 'hangwatch[dashboard]')")
+            print("hangwatch demo: no dashboard, for FastAPI is not installed (in a clone: pip install '.[dashboard]')")
         yield ""
         return
     port = free_port()

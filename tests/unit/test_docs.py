@@ -69,6 +69,14 @@ def test_no_name_of_python_turns_bold_in_what_the_site_shows() -> None:
     assert [page.name for page in PAGES if BARE.search(re.sub(r"`[^`\n]+`", "", prose(page)))] == []
 
 
+def test_what_is_installed_is_the_clone() -> None:
+    """One way everywhere, which holds whether or not an index has it."""
+    pages = [*PAGES, *(ROOT / "docker").glob("*Dockerfile")]
+    assert [
+        page.name for page in pages if re.search(r"pip install '?hangwatch(\W|$)(?!\*\.whl)", page.read_text())
+    ] == []
+
+
 def test_the_gallery_shows_causes_of_the_catalogue() -> None:
     assert {case.cause for case in CASES} <= set(BY_ID)
 

@@ -56,7 +56,7 @@ def test_with_an_address_that_means_nothing(capsys: pytest.CaptureFixture[str], 
 
 def test_without_what_it_needs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hangwatch_dashboard", None)
-    assert "pip install 'hangwatch[dashboard]'" in said(capsys)
+    assert "pip install '.[dashboard]'" in said(capsys)
 
 
 def test_what_it_is_given_reaches_the_service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
