@@ -55,6 +55,8 @@ def test_a_slow_rank_stands_first(page: Page, served: Served, fleet: Fleet, scre
     expect(row).to_contain_text("slow")
     expect(row.get_by_role("link", name="2")).to_be_visible()
     assert row.locator(".spark path").get_attribute("d")
+    expect(row.locator(".spark")).to_be_visible()
+    expect(row.locator(".stacked")).to_be_visible()  # a picture is something to show on a card, too
     expect(page.get_by_role("region", name="Pace by node").locator("tbody tr")).to_have_count(2)
     expect(page.get_by_role("region", name="Parts of the step, quantiles over the ranks")).to_contain_text("Forward")
     # AND the memory that rank 3 holds on the GPU of rank 2 is marked in the matrix

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { cellAt, layGrid, neighbour } from "../src/model/grid";
-import { lagLevel } from "../src/parts/cells";
+import { lagLevel, numberOf } from "../src/parts/cells";
 
 describe("the grid", () => {
   const two = layGrid(["a", "b"], [0, 0, 0, 0, 1, 1, 1, 1], 1000);
@@ -16,6 +16,12 @@ describe("the grid", () => {
     for (const room of [300, 700, 1200]) {
       const layout = layGrid(Array.from({ length: 40 }, (_, node) => `n${node}`), Array.from({ length: 320 }, (_, rank) => Math.floor(rank / 8)), room);
       expect(Math.max(...layout.cells.map((cell) => cell.x + layout.cellWidth))).toBeLessThanOrEqual(room);
+    }
+  });
+  it.each([[52, 38, 34], [42, 26, 29]])("has room for a number of any digits beside the mark in a cell of %i by %i", (_width, height, mark) => {
+    for (let digits = 1; digits <= 5; digits++) {
+      const { size, left } = numberOf(height, digits);
+      expect(left + 0.6 * size * digits).toBeLessThan(mark); // of a digit in bold sans serif
     }
   });
   it("holds ten thousand ranks on a screen or two", () => {

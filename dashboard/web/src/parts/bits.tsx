@@ -121,7 +121,8 @@ function nameCells(body: HTMLTableSectionElement, names: string[]): void {
     for (const [index, cell] of [...row.cells].entries()) {
       const column = free[index] ?? index;
       cell.dataset["label"] = names[column] ?? "";
-      cell.toggleAttribute("data-none", cell.textContent === "–" || cell.textContent === "");
+      const text = cell.textContent?.trim() ?? "";
+      cell.toggleAttribute("data-none", (text === "–" || text === "") && !cell.querySelector("path:not([d='']), .stacked"));
       taken[column] = cell.rowSpan - 1;
     }
   }

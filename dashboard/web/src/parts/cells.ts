@@ -26,6 +26,12 @@ const KIND_NAMES = Object.keys(KINDS) as KindName[];
 const GONE = 1;
 const STOPPED = 2;
 
+/** How large a number of so many digits stands in a cell, and how far from its left side: beside the mark of the phase, not in it. */
+export function numberOf(cellHeight: number, digits: number): { size: number; left: number } {
+  if (cellHeight >= 34) return { size: [15, 15, 15, 13, 11][digits] ?? 9, left: digits < 3 ? 8 : 4 };
+  return { size: [11, 11, 11, 11, 9][digits] ?? 8, left: digits < 3 ? 4 : 3 };
+}
+
 export class CellPainter {
   private sprites = new Map<number, ImageData>();
   private painted = new Int16Array(0); // what stands in each cell, as a number; -1 for nothing
@@ -79,12 +85,12 @@ export class CellPainter {
 
   private number(context: CanvasRenderingContext2D, layout: GridLayout, index: number, number: number, onDark: boolean): void {
     const cell = layout.cells[index]!;
-    const big = layout.cellHeight >= 34;
-    context.font = `600 ${big ? 15 : 11}px ${FONT}`;
+    const { size, left } = numberOf(layout.cellHeight, String(number).length);
+    context.font = `600 ${size}px ${FONT}`;
     context.fillStyle = color(onDark ? "cell-ink-on-dark" : "cell-ink");
     context.textBaseline = "middle";
     context.textAlign = "left";
-    context.fillText(String(number), cell.x + (big ? 8 : 4), cell.y + layout.cellHeight / 2 + 0.5);
+    context.fillText(String(number), cell.x + left, cell.y + layout.cellHeight / 2 + 0.5);
   }
 
   private labels(context: CanvasRenderingContext2D, layout: GridLayout): void {

@@ -142,7 +142,7 @@ function alike<T>(a: readonly T[], b: readonly T[]): boolean {
 
 function hint(layout: GridLayout | null, columns: RankColumns): string {
   const nodes = layout?.blocks.length ?? 0;
-  return `${plural(columns.rank.length, "rank")} on ${plural(nodes, "node")}. Hover over a cell for details; click it for the stacks of the rank.`;
+  return `${plural(columns.rank.length, "rank")} on ${plural(nodes, "node")}. Point at a cell for details, choose it for the stacks of the rank.`;
 }
 
 function Told({ columns, index, named, home }: { columns: RankColumns; index: number; named: string; home: boolean }) {

@@ -99,7 +99,7 @@ export function TimelineView({ scene }: { scene: Scene }) {
             <canvas ref={canvas} />
           </div>
         </div>
-        <p class="told">{told.value ? say(told.value.rank, told.value.segment) : "Hover over a rank's row for its phase and time. Ctrl + wheel zooms, dragging moves, a double click opens the rank."}</p>
+        <p class="told">{told.value ? say(told.value.rank, told.value.segment) : "Point at a rank's row for its phase and time. Ctrl + wheel and the buttons zoom, dragging moves, a double click opens the rank."}</p>
         <Kept scene={scene} lanes={lanes} />
       </Part>
       <Stillness scene={scene} lanes={lanes} />
