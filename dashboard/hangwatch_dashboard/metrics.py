@@ -159,7 +159,7 @@ class _Live(Collector):
         found = [(job.key, health) for job in self._jobs if (health := job.health.pace).at]
         step = GaugeMetricFamily(
             "hangwatch_job_step_part_seconds",
-            "Mean time of a part of the step (data, forward, rest) in the last window: least, median, p90, most of ranks",
+            "Mean time of a part of the step (data, forward, rest) in the last window: least to most of all ranks",
             labels=["run", "part", "ranks"],  # "quantile" is kept for summaries
         )
         for run, health in found:

@@ -55,6 +55,7 @@ from hangwatch.rules.step.rank_zero_only_collective import rank_zero_only
 from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import mispaired_at_a_new_place
 from hangwatch.rules.step.rank_zero_only_collective.before_the_end import stayed_with_a_lone_call
 from hangwatch.rules.step.rank_zero_only_collective.in_a_meeting import alone_in_a_meeting
+from hangwatch.rules.step.rank_zero_only_collective.in_a_trainer import logged_alone
 from hangwatch.rules.step.rank_zero_only_collective.inside_a_block import called_before_it_lets_them_in
 from hangwatch.rules.step.signal_handler_deadlock import signal_handler_deadlock
 from hangwatch.rules.step.skipped_collective import skipped_collective
@@ -115,6 +116,7 @@ HISTORIES: tuple[Rule, ...] = (
     rank_local_decision,
     made_unlike_turns,
     logged_by_some,
+    logged_alone,
     decided_by_a_trainer,
     repeated_a_call,
     ended_its_epoch_early,

@@ -16,7 +16,7 @@ from hangwatch.queues.readings import Kind
 from hangwatch.rules.by_queues import by_queues
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.step.rank_local_decision.repeated import after_an_error
-from hangwatch.rules.step.rank_zero_only_collective.out_of_order import behind_a_rank_check
+from hangwatch.rules.step.rank_zero_only_collective.out_of_order import behind_a_rank_check, by_its_rank
 from hangwatch.rules.step.rank_zero_only_collective.witnesses import call_on_every_rank, condition_of
 from hangwatch.rules.turns import equal_turns
 
@@ -51,7 +51,7 @@ def _behind_its_condition(case: Case, found: Finding, departure: Departure) -> F
     told = replace(
         found, fix=call_on_every_rank(way), details=(*found.details, f"{condition(way)} leads to that call.")
     )
-    return replace(told, cause="rank-zero-only-collective") if way.asks == "rank" else told
+    return by_its_rank(told) if way.asks == "rank" else told
 
 
 def _tried_again(case: Case, departure: Departure) -> tuple[Bypass, ...]:

@@ -8,9 +8,25 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from hangwatch.wire import members
+
+
+def _of_its_backend(pg: Any) -> Callable[[Any], int] | None:
+    """The sequence number of the only backend of a group, which torch finds for no call that names no device.
+
+    So is that of a group of "cpu:gloo" once torch.distributed.checkpoint has been imported. None for any other group.
+    """
+    try:
+        devices = list(pg._device_types)
+        if pg.name() != "undefined" or len({pg._get_backend(device).name() for device in devices}) != 1:
+            return None
+    except Exception:  # no backend yet, or a torch without these
+        return None
+    device = devices[0]
+    return lambda group: int(group._get_backend(device)._get_sequence_number_for_group())
 
 
 class Group:
@@ -19,7 +35,8 @@ class Group:
     def __init__(self, index: int, pg: Any, ranks: tuple[int, ...], backend: str) -> None:
         self.index = index
         self.ref = weakref.ref(pg)  # a strong one would keep the backend alive past destroy_process_group
-        self.sequence = type(pg)._get_sequence_number_for_group  # unbound: asked at every step
+        # Unbound, since it is asked at every step.
+        self.sequence: Callable[[Any], int] = type(pg)._get_sequence_number_for_group
         self.name: str = str(pg.group_name)
         self.ranks = ranks
         self.backend = backend
@@ -29,6 +46,7 @@ class Group:
         self.since = 0
         self.alive = True
         self.countable = True
+        self.refused = False  # torch could not say it when it was asked last
         self.issued = 0
         self.uncounted = 0
         self.differed = ((0, 0), 0)  # our count and the recorder's when they last differed, and at how many ticks
@@ -40,13 +58,17 @@ class Group:
         self.point_to_point: deque[int] = deque(maxlen=4096)  # the sequence numbers that they took
 
     def count(self) -> int:
-        """Collectives issued so far. Where torch cannot say, those that were issued from Python."""
+        """Collectives issued so far. Where torch cannot say, those that were issued from Python.
+
+        A group that is being made has no backend yet to ask: only after calls is one without an answer left alone.
+        """
         pg = self.ref()
         if pg is not None and self.countable:
             try:
-                self.issued = self.sequence(pg) - self.uncounted
-            except Exception:  # a backend without sequence numbers, or one that has been aborted
-                self.countable = False
+                self.issued, self.refused = self.sequence(pg) - self.uncounted, False
+            except Exception:  # a backend without sequence numbers, one that has been aborted, or none yet
+                self.refused, self.countable = True, not self.issued
+                self.sequence = _of_its_backend(pg) or self.sequence
         return self.issued
 
     def notice(self, latest: int, *, mixed: bool) -> None:

@@ -202,11 +202,11 @@ class CollectivesHook:
                 group.sent += 1
             else:
                 group.received += 1
-            return group.sent + group.received, _sequence(pg)
+            return group.sent + group.received, _sequence(pg, group)
         issued = group.count()
-        if not group.countable:
+        if group.refused:
             group.issued = issued + 1
-        return issued + 1, _sequence(pg) if method.op == "monitored_barrier" else -1
+        return issued + 1, _sequence(pg, group) if method.op == "monitored_barrier" else -1
 
     def _returned(self, pg: Any, token: Token | None, work: Any) -> None:
         if token is None:
@@ -226,7 +226,7 @@ class CollectivesHook:
 
     def _count(self, pg: Any, group: Group, before: int, point_to_point: bool) -> None:
         if before >= 0:
-            after = _sequence(pg)
+            after = _sequence(pg, group)
             if not point_to_point:
                 group.barriers.append(group.issued)
             group.point_to_point.extend(range(before + 1, after + 1))
@@ -264,9 +264,9 @@ class CollectivesHook:
         return number, elements
 
 
-def _sequence(pg: Any) -> int:
+def _sequence(pg: Any, group: Group) -> int:
     try:
-        return int(pg._get_sequence_number_for_group())
+        return int(group.sequence(pg))
     except Exception:  # a backend without sequence numbers
         return -1
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from hangwatch import words
 from hangwatch.facts.case import Case, call_words
 from hangwatch.facts.data.batches import now_at
-from hangwatch.facts.differences.trainer_branches import apart, trainer_branch
-from hangwatch.facts.loops.switches import Switched, ending, led, logged, stopped
+from hangwatch.facts.differences.trainer_branches import trainer_branch
+from hangwatch.facts.loops.switches import Switched, ending, led, stopped
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty
 from hangwatch.ranks.sides import odd_of
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.logged_unlike import logged_unlike
 
 _FIX_OF_A_SWITCH = (
     "set it on all ranks or on none: reduce the value before it is asked (all_reduce of it, op=dist.ReduceOp.MAX)"
@@ -57,37 +56,8 @@ def decided_by_a_trainer(case: Case) -> Finding | None:
 
 
 def logged_by_some(case: Case) -> Finding | None:
-    """Some ranks are in a trainer's reduction of what was logged, and the others have gone on without it."""
-    sides = apart(case) if case.in_trouble else None
-    if sides is None or ending(case, sides.odd, sides.others) is not None:
-        return None
-    calls, ways = sides.found.calls, ((sides.others, sides.odd), (sides.odd, sides.others))
-    found = [(who, logged(case, calls[who[0]].frames, calls[left[0]].frames), left) for who, left in ways]
-    who, lines, left = next((each for each in found if each[1]), ((), (), ()))
-    if not lines:
-        return None
-    reduces, does = words.verb(len(who), "reduces", "reduce"), words.verb(len(left), "does", "do")
-    told = words.either(f"at {words.place(each.where)} behind `{each.condition}`" for each in lines[: words.SHOWN])
-    by_rank = all(each.asks == "rank" for each in lines)
-    why = "lets only some ranks come there" if by_rank else "has probably come out differently on the ranks"
-    number, file = f"number {sides.found.seq} of group {sides.found.group.name}", Path(lines[0].asked.file).name
-    made = f"{number} is a call of {case.name(who)} that reduces what was logged, in {file}"
-    return Finding(
-        "rank-zero-only-collective" if by_rank else "rank-local-decision",
-        Certainty.LIKELY,
-        f"{case.name(who, capital=True)} {reduces} a logged value that {case.name(left)} {does} not: it is logged"
-        f" {told}, which {why}.",
-        fix="log it on every rank, or without sync_dist there: the trainer reduces it over all of them"
-        if by_rank
-        else "log it on every rank, whatever its data: update the metric with what there is, or log a zero",
-        culprits=case.culprits(sides.odd, lines[0].where if len(lines) == 1 else None),
-        victims=case.victims(sides.odd),
-        step=case.step_of(sides.odd),
-        evidence=(f"{made}, and one of {case.name(left)} that does not",),
-        witnesses=sides.why,
-        status=case.failed_status,
-        awaited=sides.odd,
-    )
+    """A trainer reduces what only some ranks have logged, by a condition that may come out unlike on them."""
+    return logged_unlike(case, "rank-local-decision")
 
 
 def stopped_by_a_switch(case: Case) -> Finding | None:

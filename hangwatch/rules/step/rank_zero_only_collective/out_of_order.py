@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hangwatch import words
 from hangwatch.facts.call_site import path
 from hangwatch.facts.calls.skip_paths import asked_for_the_rank, rank_check
@@ -31,3 +33,8 @@ def behind_a_rank_check(case: Case, departure: Departure) -> Finding | None:
         evidence=(asked_for_the_rank(guard),),
         awaited=who,
     )
+
+
+def by_its_rank(found: Finding) -> Finding:
+    """A finding of calls that left the order, to which a check of the rank leads."""
+    return replace(found, cause="rank-zero-only-collective")

@@ -84,6 +84,29 @@ def test_a_backend_without_sequence_numbers(pg: Pg, group: Group) -> None:
     assert not group.countable
 
 
+def test_a_group_that_is_being_made_is_asked_again(pg: Pg, group: Group) -> None:
+    pg.issued = None
+    assert (group.count(), group.refused, group.countable) == (0, True, True)
+    pg.issued = 7
+    assert (group.count(), group.refused) == (7, False)
+
+
+class Backend:
+    def __init__(self, name: str, number: int) -> None:
+        self.name, self._get_sequence_number_for_group = (lambda: name), (lambda: number)
+
+
+@pytest.mark.parametrize(("others", "count"), [({}, 7), ({"cuda": Backend("nccl", 3)}, 0)])
+def test_where_torch_asks_no_backend_the_only_one_is_asked(pg: Pg, others: dict[str, Backend], count: int) -> None:
+    """As it is for "cpu:gloo" once torch.distributed.checkpoint has been imported."""
+    backends = {"cpu": Backend("gloo", 7), **others}
+    pg.issued = None
+    vars(pg).update(name=lambda: "undefined", _device_types=list(backends), _get_backend=backends.__getitem__)
+    group = Group(0, pg, (0, 1), "cpu:gloo")
+    group.count()
+    assert group.count() == count
+
+
 def test_a_group_that_is_gone_keeps_its_count(group: Group, pg: Pg) -> None:
     pg.issued = 5
     group.count()
