@@ -39,6 +39,16 @@ def past_lines(case: Case, lines: Path, times: int = 1) -> tuple[Bypass, ...]:
     return tuple(way for way in ways if way.asks != "alike")
 
 
+def only_by_a_setting(case: Case, lines: Path) -> Bypass | None:
+    """The one condition that leads past a call, where it asks for what should be alike on all ranks: it is not.
+
+    None for a counter's, which differs where one began elsewhere.
+    """
+    ways = [way for way in _known(case).get(lines, ()) if way.inner and way.asks != "package"]
+    one = ways[0] if len(ways) == 1 else None
+    return one if one is not None and one.asks == "alike" and not (one.counts or one.of_turn) else None
+
+
 def past_any_call(case: Case) -> Bypass | None:
     """The one way past calls on record, by the source of all of them; None where there are several, or none."""
     ways = {(way.where.file, way.where.line): way for lines in _known(case) for way in past_lines(case, lines)}

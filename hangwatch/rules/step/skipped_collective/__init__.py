@@ -7,7 +7,9 @@ from hangwatch.catalogue.step import OUT_OF_CACHES
 from hangwatch.facts.calls.queues import assessed, departure_of
 from hangwatch.facts.calls.skip_paths import (
     by_a_cache,
+    condition,
     evidence_of,
+    only_by_a_setting,
     passed_at,
     past_any_call,
     past_some_call,
@@ -25,6 +27,11 @@ from hangwatch.rules.step.skipped_collective.by_place import earlier_than_ever
 from hangwatch.rules.step.skipped_collective.in_a_round import left_out_of_a_round
 from hangwatch.rules.step.skipped_collective.in_long_step import left_out_with_its_step
 
+_ALIKE = (
+    "give what that condition asks for one value on all ranks: decide it on rank 0 and broadcast it, or compare it at"
+    " the start (all_gather_object) and raise"
+)
+
 
 def skipped_collective(case: Case) -> Finding | None:
     """In one step a rank issued fewer collectives than its peers."""
@@ -40,13 +47,16 @@ def skipped_collective(case: Case) -> Finding | None:
         return _one_side_differs(case, found)
     what = f"skipped {found.call}" if found.call else f"issued fewer collectives than {_peers(case, found)}"
     any_call = past_any_call(case) if not found.call else None  # which one was left out is not known
+    setting = only_by_a_setting(case, found.lines) if found.lines and not found.ways else None
+    led = f", past which only {condition(setting)} leads" if setting is not None else ""
+    where = next((way.where for way in (any_call, setting) if way is not None), None) or the_only(found.ways)
     return Finding(
         "skipped-collective",
         Certainty.LIKELY if _may_have_called_it(case, found) else case.weigh(found.witnesses),
-        f"{case.name(found.all_who, capital=True)} {what} {found.when}{skip_path(found.ways)};"
+        f"{case.name(found.all_who, capital=True)} {what} {found.when}{skip_path(found.ways)}{led};"
         f" {_since_then(case, found)}.",
-        fix=OUT_OF_CACHES if by_a_cache(found.ways) else "",
-        culprits=case.culprits(found.all_who, any_call.where if any_call is not None else the_only(found.ways)),
+        fix=OUT_OF_CACHES if by_a_cache(found.ways) else _ALIKE if setting is not None else "",
+        culprits=case.culprits(found.all_who, where),
         step=found.step,
         evidence=(
             counted(case, found),

@@ -29,6 +29,7 @@ LOSS = Bypass(Frame(SCRIPT, 9, "main"), "if bad(loss): continue")
 ERROR = Bypass(Frame(SCRIPT, 16, "main"), "except RuntimeError")
 EPOCH = Bypass(Frame(SCRIPT, 3, "main"), "if epoch == 2: continue", inner=False)
 EVERY = Bypass(Frame(SCRIPT, 10, "main"), "if step % every == 0", asks="alike")
+FUSED = Bypass(Frame(SCRIPT, 10, "main"), "if fused", asks="alike")
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ EVERY = Bypass(Frame(SCRIPT, 10, "main"), "if step % every == 0", asks="alike")
         ((LOSS, ERROR), 88, "at train.py:9 (`if bad(loss): continue`) or train.py:16 (`except RuntimeError`)"),
         ((EPOCH,), 88, ""),
         ((EVERY, ERROR), 16, "probably at train.py:16 (`except RuntimeError`)"),
-        ((EVERY,), 88, ""),
+        ((FUSED, EVERY), 88, ""),
         ((), 88, ""),
     ],
 )
@@ -59,6 +60,17 @@ def test_the_way_past_a_skipped_call_is_told_where_there_is_but_one(
     assert told in text
     assert ("way" in text or "appearances" in text or "go on without" in text) == bool(told)
     assert "probably" not in text or len([way for way in ways if way.asks != "alike"]) == 1
+
+
+def test_a_setting_that_alone_leads_past_a_skipped_call_differs_by_rank() -> None:
+    usual: list[Program] = [[Draw(0, batch), Call(line=12), Call(line=14)] for batch in range(12)]
+    odd: list[Program] = [*usual[:6], [Draw(0, 6), Call(line=14)], *usual[7:]]
+    programs = [[*(action for step in steps for action in step), LoopEnd(), *END] for steps in (usual, odd, usual)]
+    sites = (CallSite((Frame(SCRIPT, 12, "main"),), (FUSED,)),)
+    verdict = diagnose(replace(World(programs).run().snapshot(), call_sites=sites)).verdict
+    assert [(who.rank, who.where and who.where.line) for who in verdict.culprits] == [(1, 10)]
+    assert "past which only `if fused` (train.py:10) leads" in verdict.summary
+    assert verdict.fix.startswith("give what that condition asks for one value on all ranks")
 
 
 def test_a_call_in_a_function_that_remembers_its_results_has_a_fix_of_its_own() -> None:
