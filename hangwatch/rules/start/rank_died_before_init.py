@@ -18,6 +18,7 @@ from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
 
 _OF_A_RANK = re.compile(r"\[rank: (\d+)\] Child process with PID (\d+) terminated with code (-?\d+)")  # Lightning's
+_OF_SPAWN = re.compile(r"-- Process (\d+) terminated with the following error:\n")  # mp.spawn's
 _TRACED = re.compile(r'\s*File "([^"]+)", line (\d+), in (\S+)')
 LAST_WORDS_S = 1.5  # seconds; the last output of a process may come a moment after its end
 _BY_OTHERS = (-signal.SIGKILL, -signal.SIGTERM)  # an error of its own ends a process otherwise
@@ -26,7 +27,8 @@ _BY_OTHERS = (-signal.SIGKILL, -signal.SIGTERM)  # an error of its own ends a pr
 def rank_died_before_init(case: Case) -> Finding | None:
     """A process that was started as a rank has ended before it registered, and others wait for it, or all are gone."""
     arrivals = Arrivals(case)
-    ended = [*_ended_ranks(arrivals.dead), *_ended_processes(case, arrivals.stillborn)]
+    known = [*_ended_ranks(case, arrivals.dead), *_ended_processes(case, arrivals.stillborn)]
+    ended = list({each.rank: each for each in reversed(known)}.values())
     waiting = [view.rank for view in arrivals.waiting]
     alive = waiting or [view.rank for view in arrivals.late] or [each.rank for each in arrivals.unborn]
     own = [each for each in ended if not each.follows and (waiting or each.code != 0)]
@@ -39,7 +41,7 @@ def rank_died_before_init(case: Case) -> Finding | None:
     summary = f"{case.name(culprits, capital=True)} ended before init_process_group: {first.why}{words.at(first.where)}"
     return Finding(
         "rank-died-before-init",
-        Certainty.PROVEN,
+        Certainty.LIKELY if first.told else Certainty.PROVEN,
         f"{summary}{tail}.",
         fix=_fix(first),
         culprits=tuple(each.culprit for each in own),
@@ -76,6 +78,7 @@ class _Ended:
         self.how = end_of(facts)
         self.error = ""
         self.where: Frame | None = None
+        self.told = False  # its launcher says so, in words that the program may print as well
         self.follows = self.code in ENDED_BY_LAUNCHER
 
     @property
@@ -89,13 +92,15 @@ class _Ended:
     @property
     def evidence(self) -> list[str]:
         error = f", after {self.error}{words.at(self.where)}" if self.error else ""
+        if self.pid is None:
+            return [f"the process that was started as rank {self.rank} has ended{error}, as its launcher says"]
         return [f"pid {self.pid}, which was started as rank {self.rank}, has ended: {self.how}{error}"]
 
 
-def _ended_ranks(dead: Iterable[RankView]) -> Iterable[_Ended]:
+def _ended_ranks(case: Case, dead: Iterable[RankView]) -> Iterable[_Ended]:
     for view in dead:
-        if (child := _child_that_ended_it(view)) is not None:
-            yield child
+        if (other := _other_that_failed(view)) is not None and other.rank not in case.ranks:
+            yield other
             continue
         exception = view.exception
         at = view.evidence.ended_at or (exception.at if exception is not None else None)
@@ -110,16 +115,27 @@ def _ended_ranks(dead: Iterable[RankView]) -> Iterable[_Ended]:
         yield ended
 
 
-def _child_that_ended_it(view: RankView) -> _Ended | None:
-    """A rank that this one had started has failed, and the launcher, which ran in this process, ended all others."""
-    told = _OF_A_RANK.search(view.evidence.last_output) if view.exception is None else None
-    if told is None or int(told[1]) == view.rank:
-        return None
-    facts = ProcessFacts(int(told[2]), "X", exit_code=int(told[3]))
-    ended = _Ended(int(told[1]), facts.pid, view.evidence.host, facts, view.evidence.ended_at)
-    said = replace(view.evidence, last_output=view.evidence.last_output[: told.start()])
-    if error := _last_words(replace(view, evidence=said)) if ended.code == 1 else "":
-        ended.error, ended.where = error, _last_line(said.last_output)
+def _other_that_failed(view: RankView) -> _Ended | None:
+    """The rank of which its launcher says, in the output that this one shares, that it failed before the others ended.
+
+    Lightning's launcher runs in the process of rank 0, and tells the code; mp.spawn's tells the error.
+    """
+    output = view.evidence.last_output if view.exception is None else ""
+    if child := _OF_A_RANK.search(output):
+        facts = ProcessFacts(int(child[2]), "X", exit_code=int(child[3]))
+        return _of_output(view, int(child[1]), facts, output[: child.start()] if facts.exit_code == 1 else "")
+    if spawned := _OF_SPAWN.search(output):
+        return _of_output(view, int(spawned[1]), None, output[spawned.end() :])
+    return None
+
+
+def _of_output(view: RankView, rank: int, facts: ProcessFacts | None, output: str) -> _Ended:
+    """The end of `rank`, with the error at the end of that output."""
+    pid = facts.pid if facts is not None else None
+    ended = _Ended(rank, pid, view.evidence.host, facts, view.evidence.ended_at)
+    ended.told = True
+    if error := _last_words(replace(view, evidence=replace(view.evidence, last_output=output))):
+        ended.error, ended.where, ended.follows = error, _last_line(output), tells_of_another(error)
     return ended
 
 

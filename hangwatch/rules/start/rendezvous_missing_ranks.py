@@ -10,6 +10,11 @@ from hangwatch.facts.start.arrivals import Arrivals, address, host_of, launcher_
 from hangwatch.model import Certainty, Culprit, Status
 from hangwatch.rules.finding import Finding
 
+_BY_SRUN = (
+    "start the command with srun, which starts one process for each task; in a shell of an allocation whose variables"
+    " the job should not take, unset SLURM_NTASKS (Lightning: SLURM_JOB_NAME=interactive)"
+)
+
 
 def missing_ranks(case: Case) -> Finding | None:
     """Ranks wait for others for which no process was ever seen."""
@@ -52,11 +57,19 @@ def _by_whom(case: Case) -> str:
 def _make_equal(case: Case, came: int) -> str:
     if launcher_of(case) == "spawn":
         return f"mp.spawn(..., nprocs={case.size}), or init_process_group(..., world_size={came})"
-    return ""
+    return _BY_SRUN if _by_slurm(case) else ""
+
+
+def _by_slurm(case: Case) -> bool:
+    """The world size is the number of tasks for which Slurm has made room, which srun alone starts."""
+    process = next((view.evidence.process for view in case), None)
+    return process is not None and process.environment.get("SLURM_NTASKS") == str(case.size)
 
 
 def _missing_evidence(case: Case, arrivals: Arrivals, longest: float) -> Iterable[str]:
     here = ", ".join(f"rank {view.rank} is pid {view.pid}" for view in list(case)[: words.SHOWN])
+    if _by_slurm(case):
+        yield f"the world size is Slurm's number of tasks, SLURM_NTASKS={case.size}"
     yield f"the world size is {case.size}, and there are processes for {len(case.ranks)} ranks: {here}"
     sizes = {view.reading.identity.world_size for view in case if view.reading is not None}
     if len(sizes - {None}) > 1:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hangwatch.model import Frame, Judgement, Phase, ProcessEvidence
@@ -146,6 +148,26 @@ def test_who_was_killed_after_a_rank_that_it_had_started_is_not_the_one_that_fai
     by_signal = judge(dead_before(0, -9, evidence={"last_output": SHARED.format(code=-11)}), world_size=2).verdict
     assert "SIGSEGV" in by_signal.summary
     assert "FileNotFoundError" not in by_signal.summary
+
+
+def test_the_rank_of_which_spawn_tells_an_error_failed_before_the_others_were_ended() -> None:
+    said = (
+        "-- Process 2 terminated with the following error:\nTraceback (most recent call last):\n"
+        f'  File "{SCRIPT}", line 5, in shard\n    open(path)\nFileNotFoundError: part-02.txt\n'
+    )
+    ended = [dead_before(rank, -15, launcher="spawn", evidence={"last_output": said}) for rank in (0, 1)]
+    judgement = judge(*ended, world_size=3)
+    assert blamed(judgement) == [(2, None, "rank")]
+    assert (
+        "Rank 2 ended before init_process_group: FileNotFoundError: part-02.txt (train.py:5)"
+        in judgement.verdict.summary
+    )
+    # AND what tells of another rank's end is no reason
+    lost = [
+        replace(each, last_output=said.replace("FileNotFoundError", "RuntimeError: Connection closed"))
+        for each in ended
+    ]
+    assert judge(*lost, world_size=3).verdict.cause != "rank-died-before-init"
 
 
 def test_an_error_in_the_output_of_one_that_was_killed_may_be_of_another_process() -> None:

@@ -173,3 +173,11 @@ def test_patience_begins_when_a_rank_begins_to_wait() -> None:
     judgement = judge(starting(0, still_s=5.0, started_at=NOW - 60), world_size=2)
     assert told(judgement) == ("rendezvous-missing-ranks", "likely", "waiting")
     assert "they have waited for 5.0 s at most" in judgement.verdict.evidence
+
+
+def test_a_world_size_that_is_slurm_s_number_of_tasks_is_started_by_srun() -> None:
+    tasks = {"environment": {"SLURM_NTASKS": "2"}}
+    verdict = judge(starting(0, facts=tasks), world_size=2).verdict
+    assert verdict.fix.startswith("start the command with srun")
+    assert "the world size is Slurm's number of tasks, SLURM_NTASKS=2" in verdict.evidence
+    assert "srun" not in judge(starting(0, facts={"environment": {"SLURM_NTASKS": "8"}}), world_size=2).verdict.fix
