@@ -63,8 +63,19 @@ def _shared(case: Case, divergence: Divergence) -> Iterator[dict[int, LoaderFact
     views = case.views(divergence.counts)
     for index in _indices(views):
         found = {view.rank: each for view in views for each in other_loaders(view) if each.index == index}
-        if found.keys() == divergence.counts.keys():
+        if found.keys() == divergence.counts.keys() and not _is_shifted(views, found):
             yield found
+
+
+def _is_shifted(views: Iterable[RankView], found: Mapping[int, LoaderFacts]) -> bool:
+    """Loaders are numbered as they are used: a rank that used one more has that of the others under a later number."""
+    unlike = {_size(each) for each in found.values()}
+    later = {_size(each) for view in views for each in other_loaders(view) if each.index > found[view.rank].index}
+    return len(unlike) > 1 and not unlike.isdisjoint(later)
+
+
+def _size(loader: LoaderFacts) -> tuple[int | None, ...]:
+    return loader.length, loader.dataset_length, loader.batch_size
 
 
 def _first_unequal(tables: Mapping[int, Mapping[int, Drawn]]) -> tuple[int, dict[int, Drawn]] | None:

@@ -12,7 +12,7 @@ from hangwatch.catalogue.step import TRY_AGAIN_TOGETHER
 from hangwatch.facts.call_site import Path, Site
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.inner_loops import loop_of_all, tried_again
-from hangwatch.facts.calls.skip_paths import conditions
+from hangwatch.facts.calls.skip_paths import condition, conditional, conditions, past_lines
 from hangwatch.facts.case import Case
 from hangwatch.facts.differences.again import loop_in_its_step, made_again
 from hangwatch.facts.differences.parting import counted
@@ -21,7 +21,12 @@ from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, LoopFacts, StepName
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.step.rank_local_decision.advice import advice
 from hangwatch.rules.turns import decides, equal_turns, which_ends
+
+_ON_ALL = (
+    "make that call on all ranks, with a zero where one has nothing to add; or reduce what the condition asks for first"
+)
 
 
 @dataclass(frozen=True)
@@ -66,9 +71,13 @@ def repeated_a_call(case: Case) -> Finding | None:
 
 def _finding(case: Case, found: _Repeated) -> Finding:
     caught = tried_again(case, found.lines) if found.lines else ()
-    decided = found.loop if found.loop is not None and not caught and decides(found.loop) else None
+    ways = conditional(past_lines(case, found.lines)) if found.lines and not caught else ()
+    behind = ways[0] if len(ways) == 1 else None  # a turn that comes to that call, and not one turn more
+    decided = found.loop if found.loop is not None and not (caught or behind) and decides(found.loop) else None
     at = f", in the loop at {words.place(decided.where)}, {which_ends(decided)}" if decided is not None else ""
     leaves = tuple(way.where for way in caught) or (decided.leaves if decided is not None else ())
+    if behind is not None:
+        leaves, at = (behind.where,), f", to which {condition(behind)} led it more often"
     if caught:  # in what is tried again
         at = f", probably after an error that is caught at {conditions(caught)}{at}"
     return Finding(
@@ -76,7 +85,11 @@ def _finding(case: Case, found: _Repeated) -> Finding:
         case.weigh(found.witnesses),
         f"{case.name(found.ranks, capital=True)} repeated what all call, {found.call}, {found.when}{at}; since then"
         f" {words.verb(len(found.ranks), 'its', 'their')} calls are mispaired.",
-        fix=TRY_AGAIN_TOGETHER if caught else equal_turns(found.loop),
+        fix=TRY_AGAIN_TOGETHER
+        if caught
+        else advice(ways) or _ON_ALL
+        if behind is not None
+        else equal_turns(found.loop),
         culprits=case.culprits(found.ranks, leaves[0] if len(leaves) == 1 else None),
         victims=case.victims(found.ranks),
         step=found.step,
