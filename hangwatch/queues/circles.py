@@ -57,6 +57,8 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     if not without and (odd := miscounted(queues, chain)) is not None:
         return odd
     skip = _left_out(one, stray) if without else None
+    if skip is None and without and (counted := _fewer_than_others(one, stray)) is not None:
+        return counted
     ended = _ended(one.edges, histories) if skip is None else []
     if ended and not without and one.blamed(stray) != stray:
         stray = one.fewer(ended)
@@ -77,6 +79,31 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     found = replace(found, culprits=tuple((rank, skip.call.where) for rank, _ in found.culprits))
     later = "group-order-cycle" if skip.at_one_path else ""
     return replace(_with_twins(found, _twins(one, skip)), left_out=skip.call, times=skip.times, without_way_past=later)
+
+
+def _fewer_than_others(one: _Circle, stray: list[int]) -> Finding | None:
+    """The stray rank came to a call of all with one call less than the ranks of other groups like the one it kept.
+
+    It called there in earlier rounds: that it makes the call later now, and not then, is less likely than that it left
+    it out.
+    """
+    edge = next(each for each in one.edges if list(each.awaited) == stray)
+    odd = one.histories.counted.odd(edge.one.group)
+    if odd is None or [odd.rank] != stray or not 0 < odd.made < odd.usual:
+        return None
+    said, _ = _without(one.edges, stray)
+    where = edge.one.call.where if edge.one.call is not None else None
+    return Finding(
+        "skipped-collective",
+        Certainty.LIKELY,
+        said,
+        culprits=((odd.rank, where),),
+        victims=victims(one.chain.path, stray),
+        evidence=(str(odd), *map(str, one.edges[:2])),
+        alternatives=_or_else(stray, left_out=True),
+        waits=tuple(each for root in one.chain.roots for each in wait_edges(root)),
+        left_out=edge.one.call,
+    )
 
 
 def _of_messages(one: _Circle, stray: list[int], why: str) -> Finding:

@@ -32,6 +32,10 @@ def test_ranks_of_another_row_that_have_made_their_own_such_call_are_none_of_the
     found = verdict(JobDumps({rank: _in_rows(rank, culprit=culprit) for rank in range(8)}, ROWS), tmp_path)
     assert blamed(found) == [culprit]
     assert found.summary.startswith(f"Rank {culprit} went on to reduce 1 of the default group (train.py:60) without")
+    # AND the ranks of the other row, which had made one call more when they came to it, say that it left it out
+    assert (found.cause, found.certainty) == ("skipped-collective", "likely")
+    assert any("had made 32 calls in their groups of that size" in each for each in found.evidence)
+    assert [each.cause for each in found.alternatives] == ["group-order-cycle"]
 
 
 def _of_stage(rank: int, *, without: tuple[int, int] | None = None, turns: int = 12) -> list[Step]:
