@@ -22,7 +22,7 @@ from .model import Call, Queues
 from .names import apart, at, named, ranks
 from .phases import uneven_phases
 from .rhythm import Break
-from .stuck import Kind, Stuck
+from .stuck import Kind, Stuck, stuck_collectives
 from .tally import miscounted
 
 _COUNTS_TOLD = 2  # messages of a circle whose numbers are told
@@ -57,6 +57,8 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     if not without and (odd := miscounted(queues, chain)) is not None:
         return odd
     skip = _left_out(one, stray) if without else None
+    if skip is None and (row := _of_all_rows(one, stray)) is not None:
+        return row
     if skip is None and without and (counted := _fewer_than_others(one, stray)) is not None:
         return counted
     ended = _ended(one.edges, histories) if skip is None else []
@@ -79,6 +81,49 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     found = replace(found, culprits=tuple((rank, skip.call.where) for rank, _ in found.culprits))
     later = "group-order-cycle" if skip.at_one_path else ""
     return replace(_with_twins(found, _twins(one, skip)), left_out=skip.call, times=skip.times, without_way_past=later)
+
+
+def _of_all_rows(one: _Circle, stray: list[int]) -> Finding | None:
+    """Ranks of several rows went on to one call, each without a call of its row, for which the others of it wait.
+
+    They are one side of the job, such as a replica; where they are half of it, nothing tells which side is wrong.
+    """
+    pairs = zip(one.edges, (*one.edges[1:], one.edges[0]), strict=True)
+    edge, then = next(
+        ((edge.one, following.one) for edge, following in pairs if [*edge.awaited] == stray), (None, None)
+    )
+    if edge is None or then is None or edge.kind is not Kind.ABSENT or then.peers:
+        return None
+    rows = [
+        each
+        for each in stuck_collectives(one.queues)
+        if each.kind is Kind.ABSENT
+        and (each.group.description, len(each.group.members)) == (edge.group.description, len(edge.group.members))
+        and set(each.awaited) <= set(then.waiting)
+    ]
+    gone = sorted({rank for each in rows for rank in each.awaited})
+    waiting = sorted({rank for each in rows for rank in each.waiting})
+    if len(rows) < 2:
+        return None
+    few = 2 * len(gone) < len(one.queues.ranks)
+    kind = words.plural(len(rows), "group")
+    return Finding(
+        "skipped-collective",
+        Certainty.LIKELY if few else Certainty.UNDETERMINED,
+        f"{ranks(gone, capital=True)} went on to {collective(then)}{at(then.call)} without a call of their groups like"
+        f" {collective(edge)}{at(edge.call)}, for which {ranks(waiting)} wait in {kind}: neither call can complete"
+        f"{'' if few else ', and which side is wrong is not known'}.",
+        culprits=tuple((rank, edge.call.where if edge.call is not None else None) for rank in gone) if few else (),
+        victims=victims(one.chain.path, gone) if few else tuple(sorted({*gone, *waiting})),
+        evidence=tuple(
+            f"{ranks(each.waiting)} {words.verb(len(each.waiting), 'waits', 'wait')} for {ranks(each.awaited)} in"
+            f" {collective(each)}"
+            for each in rows[:_COUNTS_TOLD]
+        ),
+        alternatives=_or_else(gone, left_out=True),
+        waits=tuple(each for root in one.chain.roots for each in wait_edges(root)),
+        left_out=edge.call,
+    )
 
 
 def _fewer_than_others(one: _Circle, stray: list[int]) -> Finding | None:
