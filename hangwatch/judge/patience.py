@@ -132,10 +132,10 @@ def _has_tasks(view: RankView) -> bool:
 
 
 def _comes_to_an_end(thread: Activity, stack: ThreadStack) -> bool:
-    """By its loop; that of a pool's task need not end by itself, where it can be left, as one that tries again is."""
+    """By its loop; that of a pool's task may try again after an error, and is left where all went well."""
     loop = thread.loop
     of_a_pool = any(frame.file.endswith("/concurrent/futures/thread.py") for frame in stack.frames)
-    return loop is None or loop.bounded or (of_a_pool and bool(loop.leaves))
+    return loop is None or loop.bounded or (of_a_pool and bool(loop.leaves and loop.skips))
 
 
 def _by_another_process(view: RankView) -> bool:

@@ -14,6 +14,7 @@ DEEPEST = 4  # folders above that of an attempt: NODE/LOGS/RUN/attempt_0
 _ATTEMPT = re.compile(r"attempt_(\d+)")
 _OWN = re.compile(rb"^\[rank(\d+)\]:", re.MULTILINE)
 _READ = 1 << 16  # bytes of a file in which a line of a rank's own is looked for
+_NODE = re.compile(r"(?:node|host|worker|machine|server|gpu|pod|nid)\D{0,2}\d+\D*$", re.IGNORECASE)
 _NUMBER = re.compile(r"(\d+)\D*$")
 
 
@@ -21,7 +22,7 @@ def first_ranks(roots: Iterable[Path]) -> dict[Path, int | None]:
     """The folder of each node's last attempt, with the rank of its local rank 0; None where that is not known."""
     attempts = _last_attempts(roots)
     if len(attempts) < 2:
-        return dict.fromkeys(attempts, 0)
+        return {folder: _by_labels(folder) or 0 for folder in attempts}
     said = {folder: _by_labels(folder) for folder in attempts}
     if None not in said.values():
         return said
@@ -61,7 +62,7 @@ def _by_names(attempts: list[Path]) -> dict[Path, int]:
     )
     numbers = {path: _NUMBER.search(path.parts[depth]) for path in attempts}
     sizes = {len(_of_processes(path)) for path in attempts}
-    if None in numbers.values() or len(sizes) != 1:
+    if None in numbers.values() or len(sizes) != 1 or not all(_NODE.search(path.parts[depth]) for path in attempts):
         return {}
     order = sorted(attempts, key=lambda path: _number(path.parts[depth]))
     counted = [_number(path.parts[depth]) for path in order]

@@ -19,6 +19,7 @@ MARKS = (
     "ChildFailedError",
 )
 _ROOT = "Root Cause (first observed failure)"
+_WRITTEN_BY = re.compile(r"[IWE]\d{4} [\d:.]+ +(\d+) ")
 _GROUP_SUCCEEDED = "worker group successfully finished"
 _GROUP_FAILED = "Worker group FAILED"
 _FIELD = re.compile(r"^\s*(?:\[[^\]]*\]:?)?\s*(time|host|rank|exitcode|error_file|traceback)\s+: (.*)$")
@@ -36,6 +37,7 @@ class Table:
         self._root = False
         self._known: dict[str, str] = {}
         self._rank: int | None = None
+        self._succeeded: set[str] = set()  # agents all of whose processes have ended as they should
 
     def take(self, line: str, logs: Logs) -> bool:
         """Keep what a line says. False for a line of no use."""
@@ -43,7 +45,7 @@ class Table:
             self._root = True
             return True
         if _GROUP_SUCCEEDED in line:
-            logs.group_succeeded = True
+            self._succeeded.add(_agent(line))
             return False
         if _GROUP_FAILED in line:
             logs.group_failed = True
@@ -53,7 +55,7 @@ class Table:
             return True
         if "death signal" in line and (asked := _ASKED.search(line)):
             name = f"signal {asked[1]}" if asked[1].isdecimal() else asked[1]
-            if logs.group_succeeded:
+            if _agent(line) in self._succeeded:
                 return False
             logs.ended_by[f"torchrun was told to end ({name})"] = None
             return True
@@ -101,6 +103,12 @@ class Table:
         )
         if self._root:
             self._root = False
+
+
+def _agent(line: str) -> str:
+    """The number of the process that wrote one of torch's lines: `W1124 10:12:30.1 77 torch/...`."""
+    found = _WRITTEN_BY.match(line)
+    return found[1] if found is not None else ""
 
 
 def _further_in(known: Frame | None, place: Frame) -> Frame:

@@ -10,7 +10,8 @@ import re
 from .model import Logs
 
 _NUMBER = re.compile(r"\d+")
-_DATE = re.compile(r"\d{2,4}-\d\d-\d\d|\d{1,2}/\d{1,2}(?:/\d{2,4})?|\d\d:\d\d:\d\d(?:[.,]\d+)?")
+_DATE = re.compile(r"\d{2,4}-\d\d-\d\d|\d{1,2}/\d{1,2}/\d{2,4}|\d\d:\d\d:\d\d(?:[.,]\d+)?")
+_OF_A_STACK = re.compile(r"^\s*(?:frame #\d|#\d+ |File \"|Fatal Python error)")
 _OF_THE_PROGRAM = 3  # lines of one shape that count up
 _NOT_ITS_OWN = re.compile(r"NCCL|ProcessGroup|\[rank\d+\]|\.cpp:\d+|torch\.distributed|torch/distributed")
 _WAITS = re.compile(r"wait|retr(?:y|ies)|attempt|time[ds]?[ -]?out|stuck|stall|heartbeat|error|fail", re.IGNORECASE)
@@ -27,7 +28,7 @@ class Turns:
     def take(self, line: str) -> bool:
         """Whether a number that has only ever grown has grown again."""
         said = _DATE.sub("", line[:_LONGEST])
-        if _NOT_ITS_OWN.search(said) or _WAITS.search(said):
+        if _NOT_ITS_OWN.search(said) or _WAITS.search(said) or _OF_A_STACK.search(said):
             return False
         numbers = [int(each) for each in _NUMBER.findall(said) if len(each) < _LONGEST >> 4]
         shape = _NUMBER.sub("#", said)

@@ -22,6 +22,12 @@ _SHOWN = 3
 _LONGEST = 160
 
 
+def rank_of(line: str, of_file: int | None) -> int | None:
+    """The rank that a line begins with, else that of its file."""
+    prefix = _PREFIX.match(line) if line.startswith("[rank") else None
+    return int(prefix[1]) if prefix else of_file
+
+
 class LastWords:
     """Takes the lines of one log; those without a rank's prefix are of the rank of the file, if its name tells one."""
 

@@ -176,7 +176,6 @@ class Logs:
     )  # largest communicator and rank in it
     raised: dict[int, Raised] = field(default_factory=dict)
     nameless: dict[Raised, None] = field(default_factory=dict)  # tracebacks of which no line tells the rank
-    group_succeeded: bool = False  # torchrun's agent says that all its processes ended as they should
     group_failed: bool = False  # torchrun's agent says that its processes failed
     unused: dict[Path, int] = field(default_factory=dict)  # texts without a line of use, and how many lines they have
     earlier: Logs | None = None  # of the attempt before the last one

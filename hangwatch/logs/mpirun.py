@@ -10,6 +10,7 @@ MARKS = ("noticed that process rank ",)
 _ENDED = re.compile(
     r"noticed that process rank (\d+) with PID (\d+) on node (\S+) exited on signal (\d+)", re.IGNORECASE
 )
+_INTERRUPT = 2
 
 
 def take(line: str, logs: Logs) -> bool:
@@ -18,5 +19,7 @@ def take(line: str, logs: Logs) -> bool:
     if found is None:
         return False
     rank, pid, signal = int(found[1]), int(found[2]), int(found[4])
+    if signal == _INTERRUPT:  # a person ended the job
+        return False
     logs.noticed.setdefault(rank, Failure(rank, found[3], pid, -signal, first=True))
     return True

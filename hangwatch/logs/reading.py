@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO
@@ -46,9 +48,14 @@ _GLUED = re.compile(r"(?<=.)(?=\[rank\d+\]:\[[EFWI])")
 _KEYS = ("line", "log", "message", "MESSAGE", "msg", "_raw")  # of the text in a record of a collector of logs
 _COLOR = re.compile(r"\x1b\[[\d;]*m")
 # torchrun's agent says that it starts its processes anew: what they said before is of an attempt that is over.
-_ANEW = re.compile(rb"; will restart worker group|restart_count=[1-9]")
-_LAUNCHED = re.compile(rb"torch/distributed/run\.py:\d+\] \*{20,}")  # what torchrun says first, before any process
-_OVER = (b"ChildFailedError", b"Root Cause (first observed failure)")
+# Or a launcher begins, behind the table of failures of another one.
+_BEGINS = re.compile(
+    rb"; will restart worker group|restart_count=[1-9]"
+    rb"|^[WIE](?P<launched>\d{4} \d\d:\d\d:\d\d)[^\n]{0,40} torch/distributed/run\.py:\d+\] \*{20}"
+    rb"|^ *time +: (?P<failed>\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d)",
+    re.MULTILINE,
+)
+_APART_S = 60.0
 _OF_ONE_RESTART = 1 << 12  # bytes between lines of one restart, of several nodes maybe
 LONGEST = 1 << 14  # characters of a line that are looked at
 
@@ -122,7 +129,8 @@ def _lines(path: Path, rank: int | None, logs: Logs) -> tuple[bool, int | None]:
 def _attempt(file: Iterable[bytes], rank: int | None, logs: Logs) -> tuple[bool, int]:
     table, late, raised, of_use = elastic.Table(), barrier.Barrier(), tracebacks.Tracebacks(), False
     last, spawned, count = nccl.LastError(), spawn.Spawned(), 0
-    on, said_last, turns = going_on.GoingOn(logs), last_words.LastWords(rank), going_on.Turns()
+    on, said_last = going_on.GoingOn(logs), last_words.LastWords(rank)
+    turns = defaultdict[int | None, going_on.Turns](going_on.Turns)  # of each rank whose exception came before
     for said in _pieces(file):
         count += 1
         line = bare(said)
@@ -130,8 +138,9 @@ def _attempt(file: Iterable[bytes], rank: int | None, logs: Logs) -> tuple[bool,
         told = raised.take(line, logs, rank) or last.take(line, logs, rank) or slurm.take(said, logs) or told
         told = told or desync.take(line, logs) or kernel.take(line, logs) or rendezvous.take(line, logs)
         told = told or spawned.take(line, logs) or table.take(line, logs) or mpirun.take(line, logs)
-        if not told and turns.take(_OWN.sub("", line, count=1)):
-            raised.went_on(logs)
+        whose = last_words.rank_of(line, rank)
+        if whose is not None and not told and raised.is_followed(whose) and turns[whose].take(_OWN.sub("", line)):
+            raised.went_on(whose, logs)
         on.take(line, of_use=told)
         said_last.take(line, of_use=told)
         of_use = told or of_use
@@ -168,18 +177,40 @@ def _unwrapped(line: str) -> Sequence[str]:
 def _last_attempts(file: BinaryIO) -> tuple[int, int]:
     """Where the last two attempts begin: behind a line that says that the processes are started anew, or at 0.
 
-    So does one of a launcher that is started behind the end of another, as in a file to which each run is appended. Of
-    several such lines that follow one another, as those of one restart do, nothing but the last one counts.
+    So does one of a launcher that is started well after the end of another, as in a file to which each run is appended.
+    Of several such lines that follow one another, as those of one restart do, nothing but the last one counts.
     """
     before = begin = 0
+    ended: datetime | None = None  # when a launcher before it saw a process fail
     if os.fstat(file.fileno()).st_size:
         with mmap(file.fileno(), 0, access=ACCESS_READ) as whole:
-            for found in sorted((*_ANEW.finditer(whole), *_LAUNCHED.finditer(whole)), key=lambda each: each.start()):
-                again = found.re is _ANEW or any(whole.find(said, begin, found.start()) >= 0 for said in _OVER)
-                if not again:
+            for found in _BEGINS.finditer(whole):
+                if found["failed"] is not None:
+                    ended = _moment(found["failed"])
                     continue
+                if found["launched"] is not None and not _is_after(ended, found["launched"]):
+                    continue
+                ended = None
                 behind = whole.find(b"\n", found.end()) + 1 or len(whole)
                 if found.start() - begin > _OF_ONE_RESTART:
                     before = begin
                 begin = behind
     return before, begin
+
+
+def _moment(said: bytes) -> datetime | None:
+    try:
+        return datetime.strptime(said.decode(), "%Y-%m-%d_%H:%M:%S")
+    except ValueError:
+        return None
+
+
+def _is_after(ended: datetime | None, launched: bytes) -> bool:
+    """A launcher that starts so late is none of another node's. Its lines do not tell the year."""
+    if ended is None:
+        return False
+    try:
+        began = datetime.strptime(f"{ended.year} {launched.decode()}", "%Y %m%d %H:%M:%S")
+    except ValueError:
+        return False
+    return (began - ended).total_seconds() > _APART_S

@@ -13,7 +13,13 @@ _CANCELLED = re.compile(r"slurmstepd: error: \*\*\* (JOB|STEP) \S+ ON (\S+) CANC
 _NODE = re.compile(r"srun: error: Node failure on (\S+)")
 _CODE = re.compile(r"Exited with exit code (\d+)")
 _SIGNALS = {"Out Of Memory": -9, "Killed": -9, "Segmentation fault": -11, "Bus error": -7, "Floating point": -8}
-_ASKED = ("Terminated", "Aborted", "Interrupt", "Exited with exit code 0")  # ended from outside, or by a watchdog
+_ASKED = (
+    "Terminated",
+    "Aborted",
+    "Interrupt",
+    "Exited with exit code 0",
+    "Exited with exit code 130",
+)  # ended from outside, or by a watchdog
 _LAST_SIGNAL = 31
 _DIGITS = frozenset(" 0123456789")
 _LABELLED = re.compile(r" *(\d+): \[rank(\d+)\]:")

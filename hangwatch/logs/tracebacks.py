@@ -143,13 +143,16 @@ class Tracebacks:
         logs.nameless[raised] = None
         return False
 
-    def went_on(self, logs: Logs) -> None:
-        """The program has counted up: where it does so again and again, the exceptions before it were caught."""
-        for rank in [*self._turns]:
-            self._turns[rank] += 1
-            if self._turns[rank] >= _TURNS:
-                del self._turns[rank]
-                logs.raised.pop(rank, None)
+    def is_followed(self, rank: int | None) -> bool:
+        """Whether lines of `rank` may show that it went on behind its exception."""
+        return rank in self._turns
+
+    def went_on(self, rank: int, logs: Logs) -> None:
+        """That rank has counted something up: where it does so again and again, its exception was caught."""
+        self._turns[rank] += 1
+        if self._turns[rank] >= _TURNS:
+            del self._turns[rank]
+            logs.raised.pop(rank, None)
 
     def end(self, logs: Logs) -> bool:
         """The file has ended; whether that told of a crash."""

@@ -102,7 +102,7 @@ def wire(queues: Queues, chain: Chain, histories: Histories) -> Finding:
 def half_done(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     """Complete on some ranks, and on others not: all had enqueued it, so that no code of the program holds it up."""
     root, lanes = chain.roots[0], chain.roots[0].group.lanes
-    done = [rank for rank, lane in lanes.items() if rank not in root.waiting and lane.known]
+    done = [rank for rank in lanes if rank not in root.waiting and rank in root.calls]
     silent = [rank for rank in root.group.members if rank not in lanes or not lanes[rank].known]
     few = root.waiting if 2 * len(root.waiting) <= len(done) else ()
     started = bool(root.begun) and set(root.begun) == set(root.waiting)

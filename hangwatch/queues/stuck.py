@@ -160,8 +160,11 @@ def _half_done(queues: Queues, group: Communicator, floor: int) -> Stuck | None:
     last = max(
         (lane.numbers[place] for lane in group.lanes.values() if (place := _last_done(lane)) is not None), default=-1
     )
-    if not late or len(late) < len(waiting) or last > floor:
-        return None
+    known = [lane for lane in group.lanes.values() if lane.known]
+    ahead = [lane.rank for lane in known if lane.enqueued > floor]
+    older = any(lane.enqueued < floor for lane in known)
+    if not late or len(late) < len(waiting) or last > floor or older or (ahead and not set(waiting) <= set(ahead)):
+        return None  # where some have not enqueued the next call, which others have, it is that which is missing
     found = Stuck(Kind.QUEUED, group, floor, tuple(waiting))
     for rank, lane in group.lanes.items():
         _enter(queues, found, rank, lane)

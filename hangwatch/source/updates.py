@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from hangwatch.model import Condition, Frame
@@ -10,7 +11,8 @@ from hangwatch.source.decisions import asks
 from hangwatch.source.loops import innermost_loop
 from hangwatch.source.syntax import Function, called, scope_of, within
 
-_OTHERS_STEP = ("sched", "prof", "bar", "env")  # a scheduler, a profiler, a progress bar: their step() updates nothing
+# What has a step() of its own besides: schedulers, profilers, environments, progress bars.
+_OPTIMIZER = re.compile(r"(?<![a-z])opt(?:im(?:i[sz]ers?)?)?(?![a-z])|optimi[sz]er|scaler|engine")
 
 
 def conditions_of_updates(frames: Sequence[tuple[Frame, ast.Module]]) -> tuple[Condition, ...]:
@@ -56,7 +58,7 @@ def _updates(condition: ast.If, functions: Mapping[str, ast.AST]) -> bool:
 
 def _is_update(node: ast.AST) -> bool:
     """`loss.backward()`, `self.optimizer.step()`, `accelerator.backward(loss)`, `scaler.step(optimizer)`."""
-    if called(node) not in ("backward", "step") or not isinstance(node, ast.Call):
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
-    owner = ast.unparse(node.func.value).lower() if isinstance(node.func, ast.Attribute) else ""
-    return bool(owner) and not any(other in owner for other in _OTHERS_STEP)
+    owner = ast.unparse(node.func.value).rpartition(".")[2].lower()
+    return node.func.attr == "backward" or (node.func.attr == "step" and bool(_OPTIMIZER.search(owner)))

@@ -13,6 +13,8 @@ from typing import Any
 
 from hangwatch.wire import members
 
+MOST_REFUSALS = 4096  # a group can be in the making for minutes, and is asked at each tick
+
 
 def _of_its_backend(pg: Any) -> Callable[[Any], int] | None:
     """The sequence number of the only backend of a group, which torch finds for no call that names no device.
@@ -47,6 +49,7 @@ class Group:
         self.alive = True
         self.countable = True
         self.refused = False  # torch could not say it when it was asked last
+        self.refusals = 0
         self.issued = 0
         self.uncounted = 0
         self.differed = ((0, 0), 0)  # our count and the recorder's when they last differed, and at how many ticks
@@ -67,9 +70,14 @@ class Group:
             try:
                 self.issued, self.refused = self.sequence(pg) - self.uncounted, False
             except Exception:  # a backend without sequence numbers, one that has been aborted, or none yet
-                self.refused, self.countable = True, not self.issued
+                self.refuse()
                 self.sequence = _of_its_backend(pg) or self.sequence
         return self.issued
+
+    def refuse(self) -> None:
+        """Torch could not say how many: it is not asked for ever, nor again once calls have been counted."""
+        self.refused, self.refusals = True, self.refusals + 1
+        self.countable = not self.issued and self.refusals < MOST_REFUSALS
 
     def notice(self, latest: int, *, mixed: bool) -> None:
         """Take down which call was completed last; `mixed` says that it may be a send or receive (see `is_mixed`)."""

@@ -76,7 +76,7 @@ class Steps:
                 try:
                     group.issued = group.sequence(pg) - group.uncounted
                 except Exception:  # as in `Group.count`
-                    group.countable = not group.issued
+                    group.refuse()
             words[at] = group.issued
             at += 1
         # Not word by word: no reader looks into an entry without its mark.

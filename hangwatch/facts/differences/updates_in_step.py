@@ -42,6 +42,8 @@ def updates_in_step(case: Case) -> UpdatesInStep | None:
     where = views[0].where if views else None
     if len(made) < case.size or len(sides) != 2 or len(places) != 1 or where is None or not _began_alike(views):
         return None
+    if len({_issued(view) for view in views}) == 1:
+        return None  # equally many calls: what they left out reduces nothing, or each calls when it is due
     if not all(map(_is_a_turn_its_step, views)) or any(map(_met_an_error, case.views(sides[0][1]))):
         return None  # the turns of an inner loop pass one line again and again; an error says more of itself
     loop = next(view.now.loop for view in views)
@@ -65,6 +67,11 @@ def _made_since_its_begin(view: RankView) -> int | None:
     begun, now = reading.steps[-1], reading.progress
     known = begun.step == now.step and begun.optimizer_steps is not None
     return now.optimizer_steps - (begun.optimizer_steps or 0) if known else None
+
+
+def _issued(view: RankView) -> tuple[tuple[str, int], ...]:
+    heads = view.reading.heads if view.reading is not None else ()
+    return tuple(sorted((head.name, head.issued) for head in heads))
 
 
 def _began_alike(views: list[RankView]) -> bool:

@@ -6,7 +6,7 @@ from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.child import CHILD_QUIET_IO, HELPER, Child, stands_in_subprocess
 from hangwatch.facts.processes.sleep import how_it_sleeps, sleeps_long
-from hangwatch.model import Phase, ProcessFacts, Status, ThreadStack
+from hangwatch.model import Phase, ProcessEvidence, ProcessFacts, Status, ThreadStack
 from hangwatch.ranks.processes import computed
 from hangwatch.ranks.thread_stacks import below_the_user, is_ours
 from hangwatch.ranks.view import RankView
@@ -130,12 +130,18 @@ def _child_may_end(view: RankView) -> bool:
     if view.main.doing is not Doing.JOIN_CHILD:
         return False
     if waits_for_a_command(view):
-        return not any((each.facts.sleeps_s or 0.0) > LONG_SLEEP_S for each in view.evidence.children)
+        return not any(map(_is_kept, view.evidence.children))
     rank = view.evidence.process
     joined = rank.waits_for if rank is not None else None
     living = (each for each in (*view.evidence.children, *view.evidence.workers) if each.role != HELPER)
     awaited = (Child(each) for each in living if joined in (None, each.facts.pid))
     return any(_may_work_off(child, child.forked_from(rank)) for child in awaited if _sleeps_briefly(child.facts))
+
+
+def _is_kept(child: ProcessEvidence) -> bool:
+    """It is stopped, waits for what only its own threads can give, or sleeps for long: it does not come to its end."""
+    facts = child.facts
+    return facts.state in ("T", "t") or facts.private_wait or (facts.sleeps_s or 0.0) > LONG_SLEEP_S
 
 
 def waits_for_a_command(view: RankView) -> bool:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from hangwatch import words
+from hangwatch.facts.processes.child import HELPER
 from hangwatch.model import Frame, ThreadStack
+from hangwatch.ranks.thread_stacks import is_ours
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import name_of, origin, user_frame
 
@@ -34,13 +36,20 @@ class TakenPool:
 
 
 def taken_pool(view: RankView) -> TakenPool | None:
-    """The pool all of whose threads wait for tasks, where the rank's main thread waits for a result as well."""
+    """The pool all of whose threads wait for tasks, where the rank's main thread waits for a result as well.
+
+    None where another thread or process of the rank may give what they wait for.
+    """
     if not any(_waits_for_a_result(stack) for stack in view.evidence.stacks if stack.main):
         return None
     pools: dict[str, list[ThreadStack]] = {}
     for stack in view.evidence.stacks:
-        if not stack.main and any(frame.file.endswith(_POOL) for frame in stack.frames):
+        if any(frame.file.endswith(_POOL) for frame in stack.frames):
             pools.setdefault(_OF_A_THREAD.sub("", stack.name), []).append(stack)
+        elif not (stack.main or is_ours(stack)):
+            return None  # an event loop, a pool of processes: what they wait for may come from there
+    if any(child.facts.state not in ("X", "Z") for child in view.evidence.children if child.role != HELPER):
+        return None
     taken = [(name, threads) for name, threads in pools.items() if all(map(_waits_for_a_result, threads))]
     if len(taken) != 1:
         return None

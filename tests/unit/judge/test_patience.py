@@ -539,14 +539,19 @@ def test_a_rank_that_waits_for_tasks_of_its_own_threads_is_given_time(loop: Loop
 
 @pytest.mark.parametrize(("leaves", "held_by"), [((Frame(SCRIPT, 7, "score"),), ""), ((), "waits for a lock")])
 def test_a_task_of_a_pool_that_tries_again_comes_to_an_end(leaves: tuple[Frame, ...], held_by: str) -> None:
-    waits = at_work(loop=LoopFacts(Frame(SCRIPT, 5, "score"), leaves=leaves))
+    tries = LoopFacts(Frame(SCRIPT, 5, "score"), leaves=leaves, skips=(Frame(SCRIPT, 8, "score"),))
+    waits = at_work(loop=tries)
     thread = waits.stacks[1]
     pooled = replace(
         thread, frames=(*thread.frames, *frames((f"{LIB}/concurrent/futures/thread.py", 58, "run"), below=()))
     )
     found = replace(waits, stacks=(waits.stacks[0], pooled), earlier_stacks=(waits.stacks[0], pooled))
     assert held(snapshot(found, WAITING)).get(0, "") == held_by
-    # AND a thread that the program started itself may watch something for ever
+    # AND one that looks again and again whether it should stop is a watch, as a thread of the program's own may be
+    watch = tuple(replace(stack, loop=replace(tries, skips=())) for stack in found.stacks[1:])
+    assert held(
+        snapshot(replace(found, stacks=(found.stacks[0], *watch), earlier_stacks=(found.stacks[0], *watch)), WAITING)
+    )
     assert held(snapshot(waits, WAITING)) == {0: "waits for a lock"}
 
 

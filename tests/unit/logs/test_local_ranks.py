@@ -57,6 +57,17 @@ def test_otherwise_no_rank_is_named(tmp_path: Path) -> None:
     assert failed(tmp_path) == {}
 
 
+def test_runs_of_one_job_side_by_side_are_no_nodes(tmp_path: Path) -> None:
+    for name in ("try_0", "try_1"):
+        node(tmp_path, name)
+    assert set(first_ranks([tmp_path]).values()) == {None}
+
+
+def test_of_one_node_of_several_its_lines_tell_where_it_begins(tmp_path: Path) -> None:
+    folder = node(tmp_path, "run", label=25)
+    assert first_ranks([tmp_path]) == {folder: 24}
+
+
 def test_a_file_that_was_named_by_itself_is_of_its_attempt(tmp_path: Path) -> None:
     folder = node(tmp_path, "run")
     assert first_ranks([folder / "1" / "error.json"]) == {folder: 0}

@@ -8,7 +8,7 @@ import pytest
 
 from hangwatch.logs import Logs, assess, read
 from hangwatch.recorder import QueueReader
-from tests.unit.logs.lines import blamed, judged
+from tests.unit.logs.lines import blamed, failure, judged, table
 from tests.unit.logs.test_own_words import trace
 
 
@@ -20,13 +20,29 @@ def steps(count: int, label: str = "", first: int = 0) -> str:
     )
 
 
-@pytest.mark.parametrize("label", ["", "[rank1]: "])
-def test_an_exception_behind_which_the_program_goes_on_was_caught(tmp_path: Path, label: str) -> None:
+def test_an_exception_behind_which_its_rank_goes_on_was_caught(tmp_path: Path) -> None:
+    label = "[rank1]: "
     found = judged(tmp_path, "\n".join([steps(3, label), trace(1, "ValueError: bad answer"), steps(12, label, 3)]))
     assert found.judgement is None
-    # AND a few steps are what the others make before they miss that rank
     few = judged(tmp_path, "\n".join([steps(3, label), trace(1, "ValueError: bad answer"), steps(6, label, 3)]))
     assert blamed(few) == [1]
+
+
+@pytest.mark.parametrize("label", ["", "[rank0]: "])
+def test_what_other_ranks_count_up_says_nothing_of_it(tmp_path: Path, label: str) -> None:
+    """Rank 0 may evaluate by itself for long before it misses the one that has failed."""
+    assert blamed(judged(tmp_path, "\n".join([trace(1, "ValueError: bad answer"), steps(40, label)]))) == [1]
+
+
+def test_the_lines_of_its_own_stack_are_no_steps(tmp_path: Path) -> None:
+    stack = "\n".join(f"[rank1]: frame #{n}: c10::Error + 0x{n}0 (0x7f0 in libc10.so)" for n in range(30))
+    assert blamed(judged(tmp_path, "\n".join([trace(1, "RuntimeError: CUDA error: out of range"), stack]))) == [1]
+
+
+def test_parts_of_a_whole_are_counted_up_as_well(tmp_path: Path) -> None:
+    label = "[rank1]: "
+    bars = "\n".join(f"{label}eval {n}/100" for n in range(14))
+    assert judged(tmp_path, "\n".join([trace(1, "ValueError: bad answer"), bars])).judgement is None
 
 
 def test_neither_dates_nor_losses_count_anything_up(tmp_path: Path) -> None:
@@ -63,22 +79,31 @@ def test_the_exception_of_a_loader_worker_is_told_by_its_own_line(tmp_path: Path
 
 def test_a_run_behind_another_in_one_file_is_another_attempt(tmp_path: Path) -> None:
     path, logs = tmp_path / "train.log", Logs()
-    over = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
-    banner = f"W1124 11:00:00.0 1 torch/distributed/run.py:793] {'*' * 41}"
-    path.write_text("\n".join([banner, trace(2, "ValueError: odd"), over, banner, steps(5)]) + "\n")
+    over = table(failure(2, 1, "To enable traceback see", root=True))  # at 10:30:31 on that day
+    begins = [f"W1121 {at}.000000 1 torch/distributed/run.py:793] {'*' * 41}" for at in ("10:00:00", "10:40:00")]
+    path.write_text("\n".join([begins[0], trace(2, "ValueError: odd"), over, begins[1], steps(5)]) + "\n")
     assert not read(path, logs)
     assert logs.earlier is not None
     assert logs.earlier.raised[2].text == "ValueError: odd"
 
 
+def test_the_launcher_of_another_node_begins_no_other_run(tmp_path: Path) -> None:
+    over = table(failure(2, 1, "To enable traceback see", root=True))
+    late = f"W1121 10:30:34.000000 9 torch/distributed/run.py:793] {'*' * 41}"
+    found = judged(tmp_path, "\n".join([trace(2, "ValueError: odd"), over, late, steps(5)]))
+    assert blamed(found) == [2]
+
+
 def test_who_ends_a_launcher_behind_the_end_of_its_processes_ends_nothing(tmp_path: Path) -> None:
-    agent = "1124 10:12:05.1 1 torch/distributed/elastic/agent/server/api.py:719]"
+    agent, other = (f"1124 10:12:05.1 {pid} torch/distributed/elastic/agent/server/api.py:719]" for pid in (1, 77))
     ended = f"W{agent} Received 15 death signal, shutting down workers"
     done = f"I{agent} [default] worker group successfully finished."
     path, logs = tmp_path / "pod.log", Logs()
     path.write_text(f"{done}\n{ended}\n")
     assert not read(path, logs)
     assert judged(tmp_path, ended).judgement is not None
+    # AND that of another node, whose processes had not ended
+    assert judged(tmp_path, f"{done}\n{ended.replace(agent, other)}").judgement is not None
 
 
 def test_mpirun_names_the_rank_that_failed_first(tmp_path: Path) -> None:
@@ -87,6 +112,9 @@ def test_mpirun_names_the_rank_that_failed_first(tmp_path: Path) -> None:
     assert blamed(found) == [3]
     assert found.judgement is not None
     assert (found.judgement.verdict.cause, found.judgement.verdict.culprits[0].pid) == ("rank-died", 7712)
+    path, logs = tmp_path / "interrupted.log", Logs()
+    path.write_text(said.replace("signal 9 (Killed)", "signal 2 (Interrupt)") + "\n")
+    assert not read(path, logs)  # a person ended it
 
 
 def test_what_a_shell_says_of_a_signal_is_that_signal(tmp_path: Path) -> None:

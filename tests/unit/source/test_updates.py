@@ -20,7 +20,9 @@ def conditions(source: str) -> list[tuple[int, str, str]]:
     return [(each.where.line, each.text, each.asks) for each in (loop.updates if loop is not None else ())]
 
 
-@pytest.mark.parametrize("update", ["d_loss.backward()", "accelerator.backward(d_loss)", "self.update(x)"])
+@pytest.mark.parametrize(
+    "update", ["d_loss.backward()", "accelerator.backward(d_loss)", "self.update(x)", "self.scheduled_opt.step()"]
+)
 def test_a_condition_that_leads_to_a_backward_ahead_of_the_line(update: str) -> None:
     source = f"""
     def update(x):
@@ -34,7 +36,9 @@ def test_a_condition_that_leads_to_a_backward_ahead_of_the_line(update: str) -> 
     assert conditions(source) == [(4, "if balance.active", "check")]
 
 
-@pytest.mark.parametrize("other", ["scheduler.step()", "prof.step()", "env.step(action)", "step()", "log(x)"])
+@pytest.mark.parametrize(
+    "other", ["scheduler.step()", "prof.step()", "env.step(action)", "game.step()", "step()", "log(x)"]
+)
 def test_what_else_is_called_step_updates_nothing(other: str) -> None:
     source = f"""
     for x in loader:
@@ -52,7 +56,7 @@ def test_all_that_stands_ahead_of_the_line_in_a_function_of_a_turn_counts() -> N
             extra(x).backward()
         loss(x).backward()  # here
     for x in loader:
-        if step % 2: warm.step()
+        if step % 2: warm_opt.step()
         turn(x)  # here
     """
     assert conditions(source) == [(6, "if step % 2", "alike"), (2, "if rank == 0", "rank")]

@@ -76,7 +76,8 @@ def second_sample(first: ProcessFacts, second: ProcessFacts) -> ProcessFacts:
     if first.pid != second.pid or first.started_at != second.started_at:
         return second
     used = _difference(_without_polling(first), _without_polling(second))
-    if second.state == "R" and first.state == "S" and used is not None and used <= IDLE_CPU_S:
+    naps = first.state == "S" and "sleep" in (first.system_call or "")
+    if second.state == "R" and naps and used is not None and used <= IDLE_CPU_S:
         second = dataclasses.replace(second, **{name: getattr(first, name) for name in _OF_ITS_WAIT})
     return dataclasses.replace(
         second,

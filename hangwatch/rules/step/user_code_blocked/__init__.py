@@ -68,7 +68,7 @@ def user_code_blocked(case: Case) -> Finding | None:
 def _all_by_themselves(case: Case) -> list[RankView]:
     """All that have not ended, if none of them waits for another one: each is kept by its own process."""
     living = [view for view in case if not view.ended_well]
-    private = all(view.steady and not view.busy and view.now.doing in _PRIVATE for view in living)
+    private = all(view.steady and not view.works and view.now.doing in _PRIVATE for view in living)
     return living if private and not case.blocked and not any(view.dead or view.over for view in living) else []
 
 

@@ -40,7 +40,7 @@ def member(
         progress=Progress(0, 7, 7, begun + made, 30, 0),
         steps=(StepEntry(7, 0, 7, 0, 1.0, {"0": 21}, begun),),
         loaders=(BATCHES,),
-        issued=22,
+        issued=22 + made,
         world_size=3,
         **parts,
     )
@@ -66,8 +66,9 @@ FAILED = ExceptionFacts("ValueError", "bad", (Frame(SCRIPT, 47, "main"),), fatal
         member(1, 0, line=48),
         member(1, 0, loop=INNER),
         member(1, 0, exception=FAILED),
+        replace(member(1, 0), reading=replace(member(1, 0).reading, heads=member(0, 1).reading.heads)),  # type: ignore[type-var, union-attr]
     ],
-    ids=["as many", "began otherwise", "at another line", "in an inner loop", "by an error"],
+    ids=["as many", "began otherwise", "at another line", "in an inner loop", "by an error", "as many calls"],
 )
 def test_otherwise_nothing_is_known_to_be_left_out(odd: RankEvidence) -> None:
     others = [replace(member(n, 1), stacks=odd.stacks) if odd.stacks[0].loop is INNER else member(n, 1) for n in (0, 2)]

@@ -226,6 +226,9 @@ def test_ranks_none_of_which_waits_for_another_one_are_told_each_by_its_own_wait
     assert verdict.summary == (
         "All ranks are stuck in main (train.py:50): each waits until each item of a queue is reported as done."
     )
+    # AND a child that computes may give one of them what it waits for
+    busy = ProcessEvidence("child", ProcessFacts(91, "R", cpu_delta_s=0.9))
+    assert judge(rank(0, joins, evidence={"children": (busy,)}), rank(1, joins)).verdict.cause == "undetermined"
     # AND where one of them is in code that frames do not show, nothing is known
     assert judge(rank(0, joins), rank(1, IN_CODE)).verdict.cause == "undetermined"
 
@@ -253,6 +256,11 @@ def test_a_pool_all_of_whose_threads_wait_for_tasks_runs_none() -> None:
     # AND one that is free may run them yet
     idle = ((f"{LIB}/queue.py", 171, "get"),)
     assert "of its pool" not in judge(waiting, _pool(here, idle)).verdict.summary
+    # AND what an event loop of the rank's own gives is no task of that pool
+    served = _pool(here, here)
+    loop = ThreadStack(70, "loop", frames((f"{LIB}/asyncio/base_events.py", 640, "run_forever"), below=()))
+    stacks = (*served.stacks, loop)
+    assert "of its pool" not in judge(waiting, replace(served, stacks=stacks, earlier_stacks=stacks)).verdict.summary
 
 
 def test_a_child_that_took_itself_for_its_rank_is_to_be_started_without_the_rank_s_variables() -> None:

@@ -76,7 +76,10 @@ def test_one_that_naps_is_told_by_its_nap_though_it_was_seen_awake(used: float, 
     awake = ProcessFacts(5, "R", started_at=1.0, cpu_s=3.0 + used, system_call="")
     found = second_sample(naps, awake)
     assert (found.state, found.system_call) == (state, "clock_nanosleep" if state == "S" else "")
-    # AND one that is never seen asleep lacks a processor
+    # AND one that was in another wait may have been woken: it may lack a processor since
+    woken = second_sample(replace(naps, system_call="futex"), awake)
+    assert (woken.state, woken.system_call) == ("R", "")
+    # AND so does one that is never seen asleep
     assert second_sample(replace(naps, state="R", system_call=""), awake).state == "R"
 
 
