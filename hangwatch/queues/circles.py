@@ -25,6 +25,9 @@ from .rhythm import Break
 from .stuck import Kind, Stuck, stuck_collectives
 from .tally import miscounted
 
+_BOTH_CALLS = (
+    "let every rank make both calls, and in one order: where a value decides about the first one, let all vote before"
+)
 _COUNTS_TOLD = 2  # messages of a circle whose numbers are told
 _MOST_TWINS = 64  # ranks that wait in the call which the stray one went on to, whose orders are compared as well
 
@@ -89,30 +92,23 @@ def _of_all_rows(one: _Circle, stray: list[int]) -> Finding | None:
     They are one side of the job, such as a replica; where they are half of it, nothing tells which side is wrong.
     """
     pairs = zip(one.edges, (*one.edges[1:], one.edges[0]), strict=True)
-    edge, then = next(
-        ((edge.one, following.one) for edge, following in pairs if [*edge.awaited] == stray), (None, None)
-    )
-    if edge is None or then is None or edge.kind is not Kind.ABSENT or then.peers:
+    asked = [(edge.one, following.one) for edge, following in pairs if [*edge.awaited] == stray]
+    found = [(edge, then) for edge, then in asked if edge.kind is Kind.ABSENT and not (edge.peers or then.peers)]
+    told = ((edge, then, _rows(one, edge, then)) for edge, then in found)
+    edge, then, rows = next((each for each in told if len(each[2]) > 1), (None, None, []))
+    if edge is None or then is None:
         return None
-    rows = [
-        each
-        for each in stuck_collectives(one.queues)
-        if each.kind is Kind.ABSENT
-        and (each.group.description, len(each.group.members)) == (edge.group.description, len(edge.group.members))
-        and set(each.awaited) <= set(then.waiting)
-    ]
     gone = sorted({rank for each in rows for rank in each.awaited})
     waiting = sorted({rank for each in rows for rank in each.waiting})
-    if len(rows) < 2:
-        return None
     few = 2 * len(gone) < len(one.queues.ranks)
     kind = words.plural(len(rows), "group")
     return Finding(
         "skipped-collective",
-        Certainty.LIKELY if few else Certainty.UNDETERMINED,
+        Certainty.UNDETERMINED,
         f"{ranks(gone, capital=True)} went on to {collective(then)}{at(then.call)} without a call of their groups like"
         f" {collective(edge)}{at(edge.call)}, for which {ranks(waiting)} wait in {kind}: neither call can complete"
         f"{'' if few else ', and which side is wrong is not known'}.",
+        fix=_BOTH_CALLS,
         culprits=tuple((rank, edge.call.where if edge.call is not None else None) for rank in gone) if few else (),
         victims=victims(one.chain.path, gone) if few else tuple(sorted({*gone, *waiting})),
         evidence=tuple(
@@ -126,11 +122,18 @@ def _of_all_rows(one: _Circle, stray: list[int]) -> Finding | None:
     )
 
 
+def _rows(one: _Circle, edge: Stuck, then: Stuck) -> list[Stuck]:
+    """What groups of the size of that of `edge` wait for, where all those awaited are in `then`."""
+    size = len(edge.group.members)
+    stuck = (each for each in stuck_collectives(one.queues) if each.group is not then.group)
+    absent = (each for each in stuck if each.kind is Kind.ABSENT and len(each.group.members) == size)
+    return [each for each in absent if set(each.awaited) <= set(then.waiting)]
+
+
 def _fewer_than_others(one: _Circle, stray: list[int]) -> Finding | None:
     """The stray rank came to a call of all with one call less than the ranks of other groups like the one it kept.
 
-    It called there in earlier rounds: that it makes the call later now, and not then, is less likely than that it left
-    it out.
+    It called there in earlier rounds. That it makes the call later now, and does not leave it out, shows no otherwise.
     """
     edge = next(each for each in one.edges if list(each.awaited) == stray)
     odd = one.histories.counted.odd(edge.one.group)
@@ -140,8 +143,9 @@ def _fewer_than_others(one: _Circle, stray: list[int]) -> Finding | None:
     where = edge.one.call.where if edge.one.call is not None else None
     return Finding(
         "skipped-collective",
-        Certainty.LIKELY,
+        Certainty.UNDETERMINED,
         said,
+        fix=_BOTH_CALLS,
         culprits=((odd.rank, where),),
         victims=victims(one.chain.path, stray),
         evidence=(str(odd), *map(str, one.edges[:2])),

@@ -33,7 +33,8 @@ def test_ranks_of_another_row_that_have_made_their_own_such_call_are_none_of_the
     assert blamed(found) == [culprit]
     assert found.summary.startswith(f"Rank {culprit} went on to reduce 1 of the default group (train.py:60) without")
     # AND the ranks of the other row, which had made one call more when they came to it, say that it left it out
-    assert (found.cause, found.certainty) == ("skipped-collective", "likely")
+    assert (found.cause, found.certainty) == ("skipped-collective", "undetermined")
+    assert found.fix.startswith("let every rank make both calls, and in one order")
     assert any("had made 32 calls in their groups of that size" in each for each in found.evidence)
     assert [each.cause for each in found.alternatives] == ["group-order-cycle"]
 
@@ -228,3 +229,23 @@ def test_ranks_without_a_group_wait_elsewhere_for_those_that_call_in_it(tmp_path
     assert "ranks 2-5 wait for ranks 0-1 in broadcast 6 of the default group (train.py:20)" in found.evidence
     not_made = [each.why_not for each in found.alternatives if each.cause == "new-group-mismatch"]
     assert not_made == ["no dump of ranks 2-5 tells of group 1 (sync): it may never have been created there"]
+
+
+def _replicas(rank: int, *, without: tuple[int, ...]) -> list[Step]:
+    """Four replicas of two parts: gradients over the replicas of a part, and every third turn a report over all."""
+    steps: list[Step] = []
+    for turn in range(6):
+        steps += [] if turn == 5 and rank in without else [Call("all_reduce", 20, 64, f"part{rank % 2}"), Sync()]
+        steps += [Call("all_reduce", 60, 2), Sync()] if turn % 3 == 2 else []
+    return steps
+
+
+def test_a_call_that_a_whole_replica_left_out_is_told_of_all_of_its_ranks(tmp_path: Path) -> None:
+    groups = {f"part{part}": tuple(range(part, 8, 2)) for part in range(2)}
+    programs = {rank: _replicas(rank, without=(2, 3)) for rank in range(8)}
+    found = verdict(JobDumps(programs, groups, frames=False), tmp_path)
+    assert (found.cause, found.certainty) == ("skipped-collective", "undetermined")
+    assert blamed(found) == [2, 3]
+    assert found.summary.startswith(
+        "Ranks 2-3 went on to all_reduce 2 of the default group without a call of their groups"
+    )
