@@ -124,16 +124,16 @@ def _of_all_rows(one: _Circle, stray: list[int]) -> Finding | None:
 
 def _rows(one: _Circle, edge: Stuck, then: Stuck) -> list[Stuck]:
     """What groups of the size of that of `edge` wait for, where all those awaited are in `then`."""
-    size = len(edge.group.members)
+    size, there = len(edge.group.members), set(then.waiting)
     stuck = (each for each in stuck_collectives(one.queues) if each.group is not then.group)
     absent = (each for each in stuck if each.kind is Kind.ABSENT and len(each.group.members) == size)
-    return [each for each in absent if set(each.awaited) <= set(then.waiting)]
+    return [each for each in absent if there.issuperset(each.awaited)]
 
 
 def _fewer_than_others(one: _Circle, stray: list[int]) -> Finding | None:
     """The stray rank came to a call of all with one call less than the ranks of other groups like the one it kept.
 
-    It called there in earlier rounds. That it makes the call later now, and does not leave it out, shows no otherwise.
+    It called there in earlier rounds. The record is the same where it makes that call later now.
     """
     edge = next(each for each in one.edges if list(each.awaited) == stray)
     odd = one.histories.counted.odd(edge.one.group)

@@ -1,4 +1,4 @@
-"""A collective inside a with block that ranks enter one after another: the others wait at its entry meanwhile."""
+"""A collective past the entry of a with block that ranks enter one after another: the others wait at that entry."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def called_before_it_lets_them_in(case: Case) -> Finding | None:
         "rank-zero-only-collective",
         case.weigh(witnesses),
         f"{words.ranks(inside, capital=True)} {words.verb(len(inside), 'is', 'are')} alone in {what}"
-        f"{words.at(first.where)}, inside the with block at {block}, at whose entry"
+        f"{words.at(first.where)}, past the entry of the with block at {block}, where"
         f" {case.wait_words(outside)} to be let in.",
-        fix=f"move that call out of the with block at {block}: the ranks enter it one after another, and a call that"
-        " needs all of them cannot be made inside",
+        fix=f"move that call out of the with block at {block}, which the ranks enter one after another; where it stands"
+        " behind that block, let its end release the others after an error as well (try/finally around the yield)",
         culprits=case.culprits(inside),
         victims=outside,
         step=first.step,
