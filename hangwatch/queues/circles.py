@@ -9,9 +9,11 @@ from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Frame
 
 from . import orders, rhythm
+from .circle_rows import fewer_than_others, of_all_rows, or_else
+from .circle_waits import Circle
 from .counts import Odd
 from .departures import by_count, departed, odd_one
-from .edges import Edge, edges_of, inside_of, last_in_circle
+from .edges import Edge
 from .finding import Finding, collective, victims, wait_edges
 from .follow import Chain, before
 from .history import Histories
@@ -22,12 +24,9 @@ from .model import Call, Queues
 from .names import apart, at, named, ranks
 from .phases import uneven_phases
 from .rhythm import Break
-from .stuck import Kind, Stuck, stuck_collectives
+from .stuck import Kind, Stuck
 from .tally import miscounted
 
-_BOTH_CALLS = (
-    "let every rank make both calls, and in one order: where a value decides about the first one, let all vote before"
-)
 _COUNTS_TOLD = 2  # messages of a circle whose numbers are told
 _MOST_TWINS = 64  # ranks that wait in the call which the stray one went on to, whose orders are compared as well
 
@@ -50,7 +49,7 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
 
 def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     """What the circle itself tells: which of its ranks is in another order than most, or than it was before."""
-    one = _Circle(queues, chain, histories)
+    one = Circle(queues, chain, histories)
     stray, why = _stray(one)
     if one.messages:
         return _of_messages(one, stray, why)
@@ -60,9 +59,9 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     if not without and (odd := miscounted(queues, chain)) is not None:
         return odd
     skip = _left_out(one, stray) if without else None
-    if skip is None and (row := _of_all_rows(one, stray)) is not None:
+    if skip is None and (row := of_all_rows(one, stray)) is not None:
         return row
-    if skip is None and without and (counted := _fewer_than_others(one, stray)) is not None:
+    if skip is None and without and (counted := fewer_than_others(one, stray, without)) is not None:
         return counted
     ended = _ended(one.edges, histories) if skip is None else []
     if ended and not without and one.blamed(stray) != stray:
@@ -74,7 +73,7 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         found,
         certainty=found.certainty if sure else Certainty.UNDETERMINED,  # else the call may come later
         alternatives=(
-            *(_or_else(stray, skip is not None) if without else ()),
+            *(or_else(stray, skip is not None) if without else ()),
             *_or_end_of_loop(ended),
             *_or_not_created(chain, queues.record),
         ),
@@ -86,76 +85,7 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     return replace(_with_twins(found, _twins(one, skip)), left_out=skip.call, times=skip.times, without_way_past=later)
 
 
-def _of_all_rows(one: _Circle, stray: list[int]) -> Finding | None:
-    """Ranks of several rows went on to one call, each without a call of its row, for which the others of it wait.
-
-    They are one side of the job, such as a replica; where they are half of it, nothing tells which side is wrong.
-    """
-    pairs = zip(one.edges, (*one.edges[1:], one.edges[0]), strict=True)
-    asked = [(edge.one, following.one) for edge, following in pairs if [*edge.awaited] == stray]
-    found = [(edge, then) for edge, then in asked if edge.kind is Kind.ABSENT and not (edge.peers or then.peers)]
-    told = ((edge, then, _rows(one, edge, then)) for edge, then in found)
-    edge, then, rows = next((each for each in told if len(each[2]) > 1), (None, None, []))
-    if edge is None or then is None:
-        return None
-    gone = sorted({rank for each in rows for rank in each.awaited})
-    waiting = sorted({rank for each in rows for rank in each.waiting})
-    few = 2 * len(gone) < len(one.queues.ranks)
-    kind = words.plural(len(rows), "group")
-    return Finding(
-        "skipped-collective",
-        Certainty.UNDETERMINED,
-        f"{ranks(gone, capital=True)} went on to {collective(then)}{at(then.call)} without a call of their groups like"
-        f" {collective(edge)}{at(edge.call)}, for which {ranks(waiting)} wait in {kind}: neither call can complete"
-        f"{'' if few else ', and which side is wrong is not known'}.",
-        fix=_BOTH_CALLS,
-        culprits=tuple((rank, edge.call.where if edge.call is not None else None) for rank in gone) if few else (),
-        victims=victims(one.chain.path, gone) if few else tuple(sorted({*gone, *waiting})),
-        evidence=tuple(
-            f"{ranks(each.waiting)} {words.verb(len(each.waiting), 'waits', 'wait')} for {ranks(each.awaited)} in"
-            f" {collective(each)}"
-            for each in rows[:_COUNTS_TOLD]
-        ),
-        alternatives=_or_else(gone, left_out=True),
-        waits=tuple(each for root in one.chain.roots for each in wait_edges(root)),
-        left_out=edge.call,
-    )
-
-
-def _rows(one: _Circle, edge: Stuck, then: Stuck) -> list[Stuck]:
-    """What groups of the size of that of `edge` wait for, where all those awaited are in `then`."""
-    size, there = len(edge.group.members), set(then.waiting)
-    stuck = (each for each in stuck_collectives(one.queues) if each.group is not then.group)
-    absent = (each for each in stuck if each.kind is Kind.ABSENT and len(each.group.members) == size)
-    return [each for each in absent if there.issuperset(each.awaited)]
-
-
-def _fewer_than_others(one: _Circle, stray: list[int]) -> Finding | None:
-    """The stray rank came to a call of all with one call less than the ranks of other groups like the one it kept.
-
-    It called there in earlier rounds. The record is the same where it makes that call later now.
-    """
-    edge = next(each for each in one.edges if list(each.awaited) == stray)
-    odd = one.histories.counted.odd(edge.one.group)
-    if odd is None or [odd.rank] != stray or not 0 < odd.made < odd.usual:
-        return None
-    said, _ = _without(one.edges, stray)
-    where = edge.one.call.where if edge.one.call is not None else None
-    return Finding(
-        "skipped-collective",
-        Certainty.UNDETERMINED,
-        said,
-        fix=_BOTH_CALLS,
-        culprits=((odd.rank, where),),
-        victims=victims(one.chain.path, stray),
-        evidence=(str(odd), *map(str, one.edges[:2])),
-        alternatives=_or_else(stray, left_out=True),
-        waits=tuple(each for root in one.chain.roots for each in wait_edges(root)),
-        left_out=edge.one.call,
-    )
-
-
-def _of_messages(one: _Circle, stray: list[int], why: str) -> Finding:
+def _of_messages(one: Circle, stray: list[int], why: str) -> Finding:
     """Of a circle in which ranks wait for messages of each other."""
     if (skipped := _due_collective(one)) is not None:
         return skipped
@@ -185,7 +115,7 @@ def _of_messages(one: _Circle, stray: list[int], why: str) -> Finding:
     )
 
 
-def _again(one: _Circle) -> Finding | None:
+def _again(one: Circle) -> Finding | None:
     """One rank waits in a collective that it made right before, as never until then, and others in messages for it."""
     for edge in one.edges:
         if len(edge.waiting) == 1 and made_again(edge.one, edge.waiting, one.histories):
@@ -193,7 +123,7 @@ def _again(one: _Circle) -> Finding | None:
     return None
 
 
-def _where_it_made_such(one: _Circle, stray: list[int]) -> tuple[tuple[int, Frame | None], ...]:
+def _where_it_made_such(one: Circle, stray: list[int]) -> tuple[tuple[int, Frame | None], ...]:
     """The stray rank with the line of its last message of the kind that it now went on without."""
     for edge in one.edges:
         if list(edge.awaited) != stray or len(stray) != 1 or edge.one.kind is not Kind.PEER:
@@ -207,7 +137,7 @@ def _where_it_made_such(one: _Circle, stray: list[int]) -> tuple[tuple[int, Fram
     return ()
 
 
-def _due_collective(one: _Circle) -> Finding | None:
+def _due_collective(one: Circle) -> Finding | None:
     """One rank went on without a collective that each of its earlier rounds had there."""
     orders = one.histories.all_groups
     asked = [
@@ -237,7 +167,7 @@ def _due_collective(one: _Circle) -> Finding | None:
     )
 
 
-def _went_well(one: _Circle) -> bool:
+def _went_well(one: Circle) -> bool:
     """Whether each of these messages was sent or received by its rank before: then their order alone is no deadlock."""
     return all(_completed_before(one.queues, each, rank) for each in one.chain.roots for rank in each.waiting)
 
@@ -249,7 +179,7 @@ def _completed_before(queues: Queues, one: Stuck, rank: int) -> bool:
     return any(lane.done(place) and queues.call(lane, place) == call for place in range(lane.places(one.number).start))
 
 
-def _finding(one: _Circle, cause: str, stray: list[int], why: str, without: str) -> Finding:
+def _finding(one: Circle, cause: str, stray: list[int], why: str, without: str) -> Finding:
     """What is said of any circle; likely where all calls are counted, and those who waited first are known."""
     blamed, edges = one.blamed(stray), one.edges
     where = {rank: each.calls[rank].where for each in one.chain.roots for rank in each.calls}
@@ -266,30 +196,7 @@ def _finding(one: _Circle, cause: str, stray: list[int], why: str, without: str)
     )
 
 
-class _Circle:
-    """What is known of the waits in a circle before anyone is blamed."""
-
-    def __init__(self, queues: Queues, chain: Chain, histories: Histories) -> None:
-        self.queues, self.chain, self.histories = queues, chain, histories
-        self.edges = edges_of(chain)
-        self.inside = inside_of(self.edges)
-        self.until = last_in_circle(chain)
-        self.messages = any(each.peers for each in chain.roots)
-        self.counted = not any(each.peers and (each.kind is Kind.QUEUED or not each.counted) for each in chain.roots)
-        self.concerned = {rank for each in chain.roots for rank in each.group.members} & queues.ranks
-        self.lost = _lost(chain)
-
-    def blamed(self, stray: list[int]) -> list[int]:
-        """The few that left an order; where those are none, or most, all ranks of the circle take part alike."""
-        few = 0 < 2 * len(stray) <= len(self.concerned)
-        return stray if few else sorted({*self.inside, *stray})
-
-    def fewer(self, some: list[int]) -> list[int]:
-        """These ranks, or where they are most of those concerned the others."""
-        return some if 2 * len(some) <= len(self.concerned) else sorted(self.concerned - set(some))
-
-
-def _stray(one: _Circle) -> tuple[list[int], str]:
+def _stray(one: Circle) -> tuple[list[int], str]:
     """The ranks of the circle that left an order of calls, if any did, and how that is known."""
     stray, why = _behind_most(one.edges, one.histories)
     if not stray and not (one.messages and one.lost):  # a habit of messages is known from all of them only
@@ -307,14 +214,14 @@ def _counted(chain: Chain, histories: Histories, members: set[int]) -> tuple[Stu
     return next(((root, odd) for root, odd in asked if odd is not None and odd.rank in members), (chain.roots[0], None))
 
 
-def _by_count(one: _Circle) -> list[int]:
+def _by_count(one: Circle) -> list[int]:
     """The rank that is a call behind those of other groups: it left that call out, or comes to it later."""
     groups = (each.group for each in one.chain.roots if not each.peers)
     odd = next((found for group in groups if (found := one.histories.counted.odd(group)) is not None), None)
     return [odd.rank] if odd is not None and odd.rank in one.inside else []
 
 
-def _broken(broke: Break, one: _Circle) -> Finding:
+def _broken(broke: Break, one: Circle) -> Finding:
     """Of the ranks of the circle, one did otherwise than in all of its own earlier rounds."""
     rank = broke.rank
     own, usual = (one.histories.all_groups.recorded(rank, issued) for issued in (broke.own, broke.usual))
@@ -347,12 +254,6 @@ def _ended(edges: list[Edge], histories: Histories) -> list[int]:
 def _alike(chain: Chain) -> bool:
     """All or none of the calls were enqueued by all: hosts that enqueue and run on come to each call, in any order."""
     return len({one.kind is Kind.ABSENT for one in chain.roots}) == 1
-
-
-def _lost(chain: Chain) -> bool:
-    """Older calls are no longer recorded, among which one may have been left out: the circle is where that ended."""
-    lanes = ((each.waiting, of_kind) for each in chain.roots for of_kind in (each.group.lanes, each.group.peers))
-    return any(of_kind[rank].lost for waiting, of_kind in lanes for rank in waiting if rank in of_kind)
 
 
 def _behind_most(edges: list[Edge], histories: Histories) -> tuple[list[int], str]:
@@ -407,13 +308,13 @@ def _without(edges: list[Edge], stray: list[int]) -> tuple[str, str]:
     return "", ""
 
 
-def _left_out(one: _Circle, stray: list[int]) -> LeftOut | None:
+def _left_out(one: Circle, stray: list[int]) -> LeftOut | None:
     """The call of that circle which the one stray rank left out."""
     edge = next(each for each in one.edges if list(each.awaited) == stray)
     return left_out(one.histories.all_groups, edge.one.group, stray[0], edge.waiting, edge.one.number)
 
 
-def _twins(one: _Circle, stray: LeftOut) -> list[LeftOut]:
+def _twins(one: Circle, stray: LeftOut) -> list[LeftOut]:
     """Ranks that wait where the stray one does and left the same call out in another row of the mesh."""
     following = next(each.one for each in one.edges if stray.rank in each.waiting)
     found = {}
@@ -438,14 +339,6 @@ def _with_twins(found: Finding, twins: list[LeftOut]) -> Finding:
         victims=tuple(rank for rank in found.victims if rank not in named_too),
         evidence=(*found.evidence, *(each.said for each in twins[:3])),
     )
-
-
-def _or_else(stray: list[int], left_out: bool) -> tuple[Alternative, ...]:
-    if left_out:
-        said = f"{ranks(stray)} may make that call later than the others, and not leave it out"
-        return (Alternative("group-order-cycle", Certainty.UNDETERMINED, said),)
-    said = f"{ranks(stray)} may have left that call out, and not only made it later than the others"
-    return (Alternative("skipped-collective", Certainty.UNDETERMINED, said),)
 
 
 def _or_end_of_loop(ended: list[int]) -> tuple[Alternative, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from hangwatch.model import Frame
-from hangwatch.source.syntax import Function, holds, scope_of, within
+from hangwatch.source.syntax import Function, functions_of, holds, scope_of, within
 
 
 def decoration(wrapper: tuple[Frame, ast.Module], wrapped: tuple[Frame, ast.Module]) -> ast.expr | None:
@@ -35,4 +35,4 @@ def _around(tree: ast.Module, scope: ast.AST) -> list[Function]:
     """The functions in whose body the function `scope` is defined."""
     if not isinstance(scope, Function):
         return []
-    return [each for each in ast.walk(tree) if isinstance(each, Function) and holds(each.body, scope.lineno)]
+    return [each for each in functions_of(tree) if holds(each.body, scope.lineno)]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from hangwatch.model import Frame, Hashed
 from hangwatch.source.loops import loops_around
-from hangwatch.source.syntax import IMPORTED, Function, called, holds, scope_of, within
+from hangwatch.source.syntax import IMPORTED, called, functions_of, holds, scope_of, within
 
 _SETS = frozenset({"set", "frozenset"})
 _STILL_SETS = frozenset({"union", "intersection", "difference", "symmetric_difference", "copy"})
@@ -105,7 +105,7 @@ def _asked(scope: ast.AST, frame: Frame, tree: ast.Module) -> Hashed | None:
     statement = _statement(scope, frame.line)
     asked = [node for part in _heads(statement) for node in ast.walk(part) if isinstance(node, ast.Call)]
     names = {called(node) for node in asked}
-    functions = (each for each in ast.walk(tree) if isinstance(each, Function) and each.name in names)
+    functions = (each for each in functions_of(tree) if each.name in names)
     parts = [(frame.function, node) for node in asked]
     parts += [(each.name, node) for each in functions for node in within(each) if isinstance(node, ast.Call)]
     return next((_hashed(frame, function, call) for function, call in parts if _is_hash(call)), None)

@@ -35,14 +35,14 @@ def _parsed(source: str) -> ast.Module:
 def scope_of(tree: ast.Module, line: int) -> ast.AST:
     """The innermost function that holds `line`, else the module."""
     found: ast.AST = tree
-    for function in _functions(tree):
+    for function in functions_of(tree):
         if holds(function.body, line):
             found = function
     return found
 
 
 @lru_cache(maxsize=64)
-def _functions(tree: ast.Module) -> tuple[Function, ...]:
+def functions_of(tree: ast.Module) -> tuple[Function, ...]:
     """All functions of a module, outer ones before inner ones. Remembered: a walk takes 30 ms in 6,000 lines."""
     return tuple(node for node in ast.walk(tree) if isinstance(node, Function))
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hangwatch.model import Condition, Frame
 from hangwatch.source.decisions import asks
 from hangwatch.source.loops import innermost_loop
-from hangwatch.source.syntax import Function, called, scope_of, within
+from hangwatch.source.syntax import called, functions_of, scope_of, within
 
 # What has a step() of its own besides: schedulers, profilers, environments, progress bars.
 _OPTIMIZER = re.compile(r"(?<![a-z])opt(?:im(?:i[sz]ers?)?)?(?![a-z])|optimi[sz]er|scaler|engine")
@@ -24,7 +24,7 @@ def conditions_of_updates(frames: Sequence[tuple[Frame, ast.Module]]) -> tuple[C
     for frame, tree in frames:
         scope = scope_of(tree, frame.line)
         loop = innermost_loop(scope, frame.line)
-        functions = {each.name: each for each in ast.walk(tree) if isinstance(each, Function)}
+        functions = {each.name: each for each in functions_of(tree)}
         body = loop.body if loop is not None else getattr(scope, "body", [])
         found[:0] = [
             Condition(

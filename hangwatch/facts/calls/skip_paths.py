@@ -35,8 +35,8 @@ def ways_past(case: Case, place: Site, times: int = 1) -> tuple[Bypass, ...]:
 
 def past_lines(case: Case, lines: Path, times: int = 1) -> tuple[Bypass, ...]:
     """The same of calls by the lines that led to them."""
-    ways = [way for way in _known(case).get(lines, ()) if (way.inner or times > 1) and way.asks != "package"]
-    return tuple(way for way in ways if way.asks != "alike")
+    ways = (way for way in _known(case).get(lines, ()) if way.inner or times > 1)
+    return tuple(way for way in ways if way.asks not in ("alike", "package"))
 
 
 def only_by_a_setting(case: Case, lines: Path) -> Bypass | None:
