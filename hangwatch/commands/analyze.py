@@ -31,15 +31,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from hangwatch import logs
-    from hangwatch.commands import evidence_files
+    from hangwatch.commands import evidence_files, evidence_snapshots
     from hangwatch.report import files, words
 
     pile = evidence_files.sort_out(map(Path, arguments.files))
-    snapshots = evidence_files.snapshots(pile)
+    snapshots = evidence_snapshots.snapshots(pile)
     if not snapshots and pile.plain and not pile.problems:
         _tell_of_nothing_wrong(logs.nothing_of_use(pile.plain, pile.logs), arguments)
         return 0
-    for problem in (*evidence_files.problems(pile), *filter(None, map(evidence_files.nowhere, snapshots))):
+    for problem in (*evidence_files.problems(pile), *filter(None, map(evidence_snapshots.nowhere, snapshots))):
         print(f"hangwatch: {words.clean(problem)}", file=sys.stderr)
     if not snapshots:
         raise files.ReportError("none of these files can be used; wanted: incident-*.json, rank-*.board, dumps, logs")

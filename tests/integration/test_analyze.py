@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hangwatch import recorder
-from hangwatch.commands import evidence_files, main
+from hangwatch.commands import evidence_files, evidence_snapshots, main
 from tests.ports import free_port
 
 JOB = """
@@ -70,7 +70,7 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("pattern", ["fr_*.json", "trace_rank_*"])
 def test_real_dumps_are_evidence(dumps: Path, pattern: str) -> None:
     pile = evidence_files.sort_out(sorted(dumps.glob(pattern)))
-    (snapshot,) = evidence_files.snapshots(pile)
+    (snapshot,) = evidence_snapshots.snapshots(pile)
     assert pile.problems == []
     assert snapshot.job.world_size in (3, None)  # the last group's configuration hides the first one's
     assert [rank.collectives.recent[-1].op for rank in snapshot.ranks] == ["all_reduce", "all_reduce", "barrier"]

@@ -17,7 +17,8 @@ import pytest
 from hangwatch import judge as diagnosis
 from hangwatch import recorder
 from hangwatch.commands import main
-from hangwatch.commands.evidence_files import Pile, kinds, snapshots, sort_out
+from hangwatch.commands.evidence_files import Pile, kinds, sort_out
+from hangwatch.commands.evidence_snapshots import snapshots
 from hangwatch.model import Certainty, Identity, Incident, Judgement, Snapshot
 from hangwatch.report import files
 from hangwatch.wire import codec
