@@ -50,6 +50,7 @@ class LoopFacts:
     asks_store: bool = False  # it asks the job's store (`store.get`, `store.add`), as a wait for other ranks does
     last: int = 0  # the last line of its body; 0 where that is not known
     drained: tuple[Frame, ...] = ()  # those of `leaves` and `outer_leaves` where an iterator has no more items
+    of_items: tuple[Frame, ...] = ()  # those of `leaves` where the user's generator ends that makes its items
     ways_out: tuple[WayOut, ...] = ()  # what stands at `leaves` and `outer_leaves`
     endless: bool = False  # `while True`, with no way out
     bounded: bool = False  # it ends by itself: with its items, after a number of turns, or at a time

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+_BYTES = {"bool": 1, "byte": 1, "uint8": 1, "char": 1, "int8": 1, "short": 2, "int16": 2, "float16": 2, "bfloat16": 2}
+_BYTES |= {"float32": 4, "int32": 4, "float64": 8, "int64": 8}  # by full name
 _FULL_NAMES = {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32"}
 
 
@@ -18,3 +20,8 @@ def dtype_name(recorded: str) -> str:
     """One name of a type: torch and its backends write `torch.float32`, `Float` and `float`."""
     bare = recorded.lower().removeprefix("torch.")
     return _FULL_NAMES.get(bare, bare)
+
+
+def width(recorded: str) -> int | None:
+    """The bytes of an element of that type; None for a type that is not known."""
+    return _BYTES.get(dtype_name(recorded))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import takewhile
@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 
 from hangwatch.model import Bypass, Frame, Hashed, LoopFacts, ThreadStack
 from hangwatch.source.entered import entered, entering
+from hangwatch.source.generators import with_ends_of_items
 from hangwatch.source.guards import guard_around
 from hangwatch.source.hash_order import by_hash
-from hangwatch.source.imports import with_imports
+from hangwatch.source.imports import at_its_origin, with_imports
 from hangwatch.source.loops import loop_around, loops_around, turns
 from hangwatch.source.skip_paths import ways_past
 from hangwatch.source.syntax import holds, parsed, scope_of, within
@@ -119,8 +120,19 @@ def _loop_of(places: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
     loop = loop_around(places)
     if loop is None:
         return None
-    updates = conditions_of_updates(places)
-    return with_ways_out(replace(loop, updates=updates), {frame.file: tree for frame, tree in places})
+    trees = {frame.file: tree for frame, tree in places}
+    loop = replace(loop, updates=conditions_of_updates(places))
+    return _at_their_origins(with_ways_out(with_ends_of_items(loop, trees[loop.where.file]), trees), trees)
+
+
+def _at_their_origins(loop: LoopFacts, trees: Mapping[str, ast.Module]) -> LoopFacts:
+    """Its ways out that stand in what the user's file imports are told as places of the file that defines them."""
+
+    def told(place: Frame) -> Frame:
+        return at_its_origin(place, trees[place.file])
+
+    ways = tuple(replace(each, where=told(each.where)) for each in loop.ways_out)
+    return replace(loop, leaves=tuple(map(told, loop.leaves)), of_items=tuple(map(told, loop.of_items)), ways_out=ways)
 
 
 def hooks_of(frames: tuple[Frame, ...], source_of: Callable[[str], str | None] = lambda file: None) -> int | None:

@@ -760,6 +760,7 @@ export interface LoopFacts {
   asks_store: boolean;
   last: number;
   drained: Frame[];
+  of_items: Frame[];
   ways_out: WayOut[];
   endless: boolean;
   bounded: boolean;

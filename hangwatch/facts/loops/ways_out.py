@@ -86,9 +86,10 @@ def _past_their_calls(case: Case, short: FewerTurns, loop: LoopFacts) -> tuple[B
 
 
 def _is_of_a_turn(case: Case, short: FewerTurns, loop: LoopFacts) -> bool:
-    """Only its own test ends it, and the ranks that left it are in the same turn of the loop around it: they go on."""
+    """Its own test ends it, or what makes its items, and those that left are in the same turn of the loop around it."""
     around = [view.now.loop for view in case.views(short.left)]
-    return loop.leaves == (loop.where,) and all(each is not None and each.where in loop.outer for each in around)
+    goes_on = all(each is not None and each.where in loop.outer for each in around)
+    return loop.leaves in ((loop.where,), loop.of_items) and goes_on
 
 
 def _by_its_items(loop: LoopFacts, leaves: tuple[Frame, ...], ranks: str) -> LikelyWay:

@@ -91,3 +91,55 @@ def test_a_hash_asked_for_on_the_way_to_the_function_with_the_call_decides_nothi
     tree = ast.parse(source)
     frames = [(Frame("/home/ann/train.py", line, name), tree) for line, name in ((2, "step"), (4, "main"))]
     assert by_hash(frames) is None
+
+
+NAMES = """
+from dataclasses import dataclass, field
+
+@dataclass
+class Wanted:
+    names: set = field(default_factory=lambda: {"body", "head"})
+
+def collect(model, wanted):
+    found = {FOUND}
+    return found
+
+def reduce(parts):
+    for name, part in parts.items():
+        dist.all_reduce(part)
+
+def main(model):
+    wanted = Wanted()
+    parts = collect(model, GIVEN)
+    reduce(parts)
+"""
+FILLED = "{}\n    for name in wanted:\n        found[name] = 1"
+
+
+def put_in_order(how: str, given: str) -> tuple[int, str] | None:
+    source = NAMES.replace("{FOUND}", how).replace("GIVEN", given)
+    lines = [n for n, text in enumerate(source.splitlines(), 1) if "all_reduce" in text or "    reduce(parts)" in text]
+    tree = ast.parse(source)
+    frames = [
+        (Frame("/home/ann/train.py", line, name), tree) for line, name in zip(lines, ("reduce", "main"), strict=True)
+    ]
+    hashed = by_hash(frames)
+    return (hashed.where.line, hashed.text) if hashed is not None else None
+
+
+@pytest.mark.parametrize(
+    ("how", "given", "told"),
+    [
+        ("{name: model[name] for name in wanted.names}", "wanted", (9, "for name in wanted.names")),
+        ("dict((name, 1) for name in wanted)", "set(model)", None),  # how a call orders what it is given is not known
+        (FILLED, "set(model)", (20, "set(model)")),
+        (FILLED, "wanted.names", (20, "wanted.names")),
+        (FILLED, "sorted(set(model))", None),
+        ("{name: model[name] for name in sorted(wanted.names)}", "wanted", None),
+    ],
+    ids=["a comprehension", "dict()", "a loop", "a loop over an attribute", "sorted by the caller", "sorted"],
+)
+def test_the_order_of_a_set_is_found_where_another_function_went_through_it(
+    how: str, given: str, told: tuple[int, str] | None
+) -> None:
+    assert put_in_order(how, given) == told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.call_site import Site
-from hangwatch.facts.calls.call_sites import sites_of
+from hangwatch.facts.calls.call_sites import HABIT, sites_of
 from hangwatch.facts.calls.last_calls import Last, brought_down, end_sentences, endings_of, last_calls
 from hangwatch.facts.calls.skip_paths import evidence_of, skip_path, the_only, ways_past
 from hangwatch.facts.case import Case
@@ -13,8 +13,6 @@ from hangwatch.facts.witness import Witness
 from hangwatch.model import Certainty, Status
 from hangwatch.ranks.last_words import Kind
 from hangwatch.rules.finding import Finding
-
-FEWEST_STEPS = 3  # earlier steps, all with the call: one more than where each is known to be on record as a whole
 
 
 def skipped_before_an_abort(case: Case) -> Finding | None:
@@ -48,11 +46,15 @@ def _made(case: Case, rank: int, place: Site, step: int) -> int:
 
 
 def _used_to_make(case: Case, rank: int, place: Site, step: int, times: int) -> bool:
-    """`rank` is in `step`, called from `place` that often in each step before, and is at no call that is new."""
+    """`rank` is in `step`, called from `place` that often in each step before, and is at no call that is new.
+
+    Of the oldest step that is on record some calls may have been forgotten; the last ones are asked in any case.
+    """
     made = sites_of(case).by_step(rank)
-    before = [places for number, places in made.items() if min(made) < number < step]
-    usual = {each for places in before for each in places}
-    regular = len(before) >= FEWEST_STEPS and all(places.count(place) >= times for places in before)
+    before = {number: places for number, places in made.items() if number < step}
+    asked = {*range(step - HABIT, step), *sorted(before)[1:]}
+    usual = {each for places in before.values() for each in places}
+    regular = all(before.get(number, []).count(place) >= times for number in asked)
     return regular and usual.issuperset(made.get(step, [])) and case.ranks[rank].step.step == step
 
 

@@ -42,6 +42,12 @@ def test_the_rank_without_a_record_of_a_call_of_every_step_skipped_it(others: in
     assert "Rank 1 skipped all_reduce (train.py:24) in step 6" in judgement.verdict.summary
 
 
+def test_two_steps_from_the_first_on_are_a_habit() -> None:
+    judgement = judge(in_step(dead(0, ring(3)), 2), ended_by_launcher(1, ring(2), step=2))
+    assert told(judgement) == ("skipped-collective", "likely", "failed")
+    assert [rank for rank, _, _ in blamed(judgement)] == [1]
+
+
 @pytest.mark.parametrize(
     "odd",
     [
