@@ -127,13 +127,16 @@ class Child:
 
     @property
     def waits_for_lock(self) -> bool:
-        """It stands in a lock of its own process, and no other thread of it runs the user's code."""
+        """It stands in a lock of its own process, and no other thread of it runs the user's code.
+
+        At its end it waits for the thread that writes what it has put into a queue, until its parent reads that.
+        """
         if self.works:
             return False
         if self.stack is None:
             return self.facts.deadlocked  # the kernel says it where its frames could not be read
         others = (stack for stack in self.evidence.stacks if not stack.main)
-        if any(map(runs_users_code, others)):
+        if any(map(runs_users_code, others)) or self.now.doing is Doing.QUEUE_FEEDER:
             return False
         return self.facts.private_wait or (self.now.doing is Doing.LOCK and not self._in_semaphore)
 

@@ -6,7 +6,7 @@ from hangwatch import words
 from hangwatch.catalogue.step import OUT_OF_CACHES
 from hangwatch.facts.call_site import same
 from hangwatch.facts.calls.call_sites import sites_of
-from hangwatch.facts.calls.skip_paths import by_a_cache, condition, conditions
+from hangwatch.facts.calls.skip_paths import by_a_cache, condition, conditions, rank_check
 from hangwatch.facts.case import Case
 from hangwatch.facts.differences.counters import counts_apart
 from hangwatch.facts.differences.decisions import Disagreement, disagreement, of_every_step
@@ -27,7 +27,17 @@ def rank_local_decision(case: Case) -> Finding | None:
     extra = found.found is not None and found.found.how is Left.EXTRA
     if of_every_step(case, found) or (sites_of(case).in_backward(found.made[0], found.place) and not extra):
         return None  # what belongs to every step was skipped, whatever the reason was
+    if _for_other_ranks(case, found):
+        return None
     return _finding(case, found)
+
+
+def _for_other_ranks(case: Case, found: Disagreement) -> bool:
+    """Further out a check of the rank leads to the call, and no rank without it has ever come there: that decided."""
+    if rank_check(case, found.place.lines) is None:
+        return False
+    sites = sites_of(case)
+    return not any(same(found.place, place) for rank in spread(found.without) for place in sites.before(rank))
 
 
 def _decides(found: Disagreement) -> bool:

@@ -23,6 +23,7 @@ from tests.unit.job import (
     COMMAND,
     IN_BARRIER,
     IN_CODE,
+    IN_FEEDER_JOIN,
     LIB,
     SCRIPT,
     USER,
@@ -207,3 +208,12 @@ def test_a_semaphore_that_processes_share_is_no_lock_that_was_inherited(stack: t
     verdict = verdict_of(full, killed, facts=facts).verdict
     assert verdict.cause == cause
     assert "its child process 91 has ended (killed by SIGKILL)" in verdict.evidence
+
+
+def test_a_child_whose_queue_is_not_read_waits_for_its_parent() -> None:
+    """Its end waits for a thread of its own, which writes to a full pipe: no lock is left behind by the fork."""
+    at_its_end = (*IN_FEEDER_JOIN, *BOOTSTRAP[1:])
+    judgement = verdict_of(child(stack=at_its_end, deadlocked=False, threads=2))
+    assert judgement.verdict.cause == "user-code-blocked"
+    assert "until its queue is read" in judgement.verdict.summary
+    assert judgement.verdict.fix.startswith("read all that a process puts into a queue before joining")
