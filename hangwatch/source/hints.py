@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from hangwatch.model import Bypass, Frame, Hashed, LoopFacts, ThreadStack
 from hangwatch.source.entered import entered, entering
+from hangwatch.source.exits import with_exits_behind_calls
 from hangwatch.source.generators import with_ends_of_items
 from hangwatch.source.guards import guard_around
 from hangwatch.source.hash_order import by_hash
@@ -122,7 +123,8 @@ def _loop_of(places: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
         return None
     trees = {frame.file: tree for frame, tree in places}
     loop = replace(loop, updates=conditions_of_updates(places))
-    return _at_their_origins(with_ways_out(with_ends_of_items(loop, trees[loop.where.file]), trees), trees)
+    loop = with_exits_behind_calls(with_ends_of_items(loop, trees[loop.where.file]), trees)
+    return _at_their_origins(with_ways_out(loop, trees), trees)
 
 
 def _at_their_origins(loop: LoopFacts, trees: Mapping[str, ast.Module]) -> LoopFacts:
@@ -131,8 +133,13 @@ def _at_their_origins(loop: LoopFacts, trees: Mapping[str, ast.Module]) -> LoopF
     def told(place: Frame) -> Frame:
         return at_its_origin(place, trees[place.file])
 
-    ways = tuple(replace(each, where=told(each.where)) for each in loop.ways_out)
-    return replace(loop, leaves=tuple(map(told, loop.leaves)), of_items=tuple(map(told, loop.of_items)), ways_out=ways)
+    return replace(
+        loop,
+        leaves=tuple(map(told, loop.leaves)),
+        of_items=tuple(map(told, loop.of_items)),
+        exits=tuple(map(told, loop.exits)),
+        ways_out=tuple(replace(each, where=told(each.where)) for each in loop.ways_out),
+    )
 
 
 def hooks_of(frames: tuple[Frame, ...], source_of: Callable[[str], str | None] = lambda file: None) -> int | None:

@@ -12,6 +12,7 @@ from hangwatch.facts.data.drawn import has_data_left
 from hangwatch.facts.differences.caught_errors import all_caught, last_caught
 from hangwatch.facts.loops.turns import FewerTurns
 from hangwatch.model import Bypass, ExceptionFacts, Frame, LoopFacts
+from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import user_frame
 
 
@@ -40,7 +41,7 @@ def likely_way(case: Case, short: FewerTurns) -> LikelyWay:
             f"a turn of {ranks} may have been cut short as well: all ranks are past the loop",
         )
         return LikelyWay("uneven-steps", not_causes=(cut_short,))
-    if loop is not None and loop.exits and all(case.ranks[rank].dead for rank in short.left):
+    if loop is not None and loop.exits and all(map(_ended_with_its_groups, case.views(short.left))):
         return LikelyWay("early-exit", f": {ranks} may have ended at {_either(loop, loop.exits)}", loop.exits)
     if leaves := _leaves_before(case, short):
         if loop is not None and {*leaves} <= {*loop.drained}:
@@ -71,6 +72,11 @@ def likely_way(case: Case, short: FewerTurns) -> LikelyWay:
         else "whether the loop was left or ran out is not known without a DataLoader"
     )
     return LikelyWay("uneven-steps", not_causes=(("early-exit", against),))
+
+
+def _ended_with_its_groups(view: RankView) -> bool:
+    """It has not destroyed them before it ended, as a program does that comes to its end."""
+    return view.dead and (not view.over or (view.reading is not None and bool(view.reading.heads)))
 
 
 def _past_their_calls(case: Case, short: FewerTurns, loop: LoopFacts) -> tuple[Bypass, ...]:

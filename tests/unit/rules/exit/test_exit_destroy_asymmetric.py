@@ -66,16 +66,22 @@ def test_a_group_ended_by_a_rank_that_may_have_left_the_loop(step: int, way_out:
     assert blamed(judgement) == [(1, 101, "rank")]
 
 
-def test_a_rank_that_ended_its_process_in_the_loop_of_the_others_has_left_that() -> None:
-    """With NCCL the others wait for it, and do not fail."""
+@pytest.mark.parametrize(("destroyed_none", "cause"), [(True, "early-exit"), (False, "uneven-steps")])
+def test_a_rank_that_ended_its_process_in_the_loop_of_the_others_has_left_that(
+    cause: str, *, destroyed_none: bool
+) -> None:
+    """With NCCL the others wait for it, and do not fail. One that has destroyed its groups came to its end."""
     place = Frame(SCRIPT, 40, "main")
-    ended = gone(1, 0, Phase.MAIN_DONE, progress=Progress(step=3))
     waiting = rank(0, IN_BARRIER, phase=Phase.STEP, progress=Progress(step=5), issued=4, completed=3)
+    ended = gone(1, 0, Phase.MAIN_DONE, progress=Progress(step=3))
+    assert ended.reading is not None
+    groups = waiting.collectives.heads if destroyed_none else ()
+    ended = replace(ended, reading=replace(ended.reading, heads=groups))
     loop = LoopFacts(Frame(SCRIPT, 30, "main"), exits=(place,))
     waiting = replace(waiting, stacks=tuple(replace(each, in_loop=True, loop=loop) for each in waiting.stacks))
     judgement = judge(waiting, ended)
-    assert (judgement.verdict.cause, blamed(judgement)) == ("early-exit", [(1, 101, "rank")])
-    assert [who.where for who in judgement.verdict.culprits] == [place]
+    assert (judgement.verdict.cause, blamed(judgement)) == (cause, [(1, 101, "rank")])
+    assert [who.where == place for who in judgement.verdict.culprits] == [destroyed_none]
 
 
 @pytest.mark.parametrize("code", [-15, None], ids=["ended by its launcher", "still there"])
