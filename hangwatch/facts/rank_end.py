@@ -161,6 +161,11 @@ def aborted(view: RankView) -> bool:
     return view.dead and view.evidence.crash_trace.lstrip().startswith("Fatal Python error: Aborted")
 
 
+def aborted_for_its_size(view: RankView) -> bool:
+    """Its backend says that it aborted it because a message of another size came than its call had room for."""
+    return aborted(view) and any(word.kind is Kind.SIZE_MISMATCH for word in words_of(view))
+
+
 def in_call(view: RankView) -> bool:
     """Its last stack, or a call on its board that it never returned from, is a collective or point-to-point call."""
     reading = view.reading

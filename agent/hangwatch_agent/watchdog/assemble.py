@@ -119,6 +119,7 @@ class Evidence:
             clock=steady_clock.time,
         )
         self._logs: dict[Path, tuple[tuple[Path, ...], str]] = {}  # by board: those of the dead can no longer be found
+        self._logs_of_root: tuple[Path, ...] = ()
 
     @property
     def gpus(self) -> Gpus:
@@ -136,9 +137,18 @@ class Evidence:
         if self._dumps is not None and steady_clock.time() - self._kept_at > KEEP_EVERY_S:
             self._kept_at = steady_clock.time()
             self._dumps.keep_rest()
+        if self._root is not None and not self._logs_of_root:
+            self._logs_of_root = log_files(self._root)
         for each in rank_states:
             if each.path not in self._logs and each.visible and each.alive:
                 self._logs[each.path] = log_files(each.pid), unreadable(each.pid)
+
+    def _logs_known_of(self, board: Path) -> tuple[tuple[Path, ...], str]:
+        """The logs of a rank; of one that ended before it was seen alive those that its launcher and others share."""
+        if board in self._logs:
+            return self._logs[board]
+        theirs = {path for paths, _ in self._logs.values() for path in paths}
+        return tuple(path for path in self._logs_of_root if path in theirs), ""
 
     def __call__(self, rank_states: Sequence[RankState], sleep: Callable[[float], bool]) -> Snapshot:
         self.remember(rank_states)
@@ -149,10 +159,7 @@ class Evidence:
             woken = sleep(seconds) or woken
 
         taken = capture(
-            [
-                Target(each.reading, each.path, *self._logs.get(each.path, ((), "")), each.visible)
-                for each in rank_states
-            ],
+            [Target(each.reading, each.path, *self._logs_known_of(each.path), each.visible) for each in rank_states],
             reread=_reread,
             root=self._root,
             run_id=self._run_id,

@@ -15,6 +15,7 @@ from hangwatch.facts.calls.mismatches import Shape, culprits_at, differing, misp
 from hangwatch.facts.calls.queues import departure_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.messages.peer_sizes import unlike_pair
+from hangwatch.facts.rank_end import aborted_for_its_size
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Status, StepName
 from hangwatch.queues.departure import Departure
@@ -232,9 +233,11 @@ def _unlike_before(case: Case, calls: dict[int, Collective]) -> list[int]:
 
 def aborted_by_a_peers_size(case: Case) -> Finding | None:
     """A rank ended in a receive of another size than the send that came (gloo aborts the receiver)."""
-    pair = unlike_pair(case) if brought_down(case) else None
+    pair = unlike_pair(case)
     ended = case.ranks[pair.receiver] if pair is not None else None
     if pair is None or ended is None or not (ended.dead or ended.raised):
+        return None
+    if not brought_down(case) and not aborted_for_its_size(ended):
         return None
     takes, brings = _of_peer("receives", pair.receive), _of_peer("sent", pair.send)
     odd = () if pair.odd is None else (pair.odd,)

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Collective, Frame, GroupHead, Job, Judgement, Snapshot
+from hangwatch.model import Collective, ExceptionFacts, Frame, GroupHead, Job, Judgement, Snapshot
 from tests.unit.job import NOW, SCRIPT
-from tests.unit.rules.step.aborts import dead, lost
+from tests.unit.rules.step.aborts import SIZES, dead, lost
 
 
 def calls(op: str, peer: int, sizes: Sequence[int], line: int) -> tuple[Collective, ...]:
@@ -22,12 +22,23 @@ def calls(op: str, peer: int, sizes: Sequence[int], line: int) -> tuple[Collecti
     )
 
 
-def judged(sent: Sequence[int], received: Sequence[int], *, recorded: int = 99, without: int = 99) -> Judgement:
-    """Rank 0 sends to rank 1, which ends in its last receive; their rings hold the last `recorded` calls."""
+def judged(
+    sent: Sequence[int],
+    received: Sequence[int],
+    *,
+    recorded: int = 99,
+    without: int = 99,
+    error: ExceptionFacts | None = None,
+    output: str = "",
+) -> Judgement:
+    """Rank 0 sends to rank 1, which ends in its last receive; their rings hold the last `recorded` calls.
+
+    Rank 0 loses the connection, or ends with that `error`; `output` is the last one of rank 1.
+    """
     sends = calls("send", 1, sent, 18)
     receives = calls("recv", 0, received, 20)
     receives = (*receives[:without], *receives[without + 1 :])
-    sender, receiver = lost(0, sends[-recorded:]), dead(1, receives[-recorded:])
+    sender, receiver = lost(0, sends[-recorded:]), dead(1, receives[-recorded:], last_output=output)
     heads = (
         GroupHead("0", (0, 1), "", "gloo", 0, -1, sent=len(sends)),
         GroupHead("0", (0, 1), "", "gloo", 0, -1, received=len(received)),
@@ -35,7 +46,8 @@ def judged(sent: Sequence[int], received: Sequence[int], *, recorded: int = 99, 
     ranks = []
     for rank, head in zip((sender, receiver), heads, strict=True):
         assert rank.reading is not None
-        reading = replace(rank.reading, heads=(head,))
+        exception = error if error is not None and rank is sender else rank.reading.exception
+        reading = replace(rank.reading, heads=(head,), exception=exception)
         ranks.append(replace(rank, reading=reading, collectives=replace(rank.collectives, heads=(head,))))
     return diagnose(Snapshot(Job("j", "job", 2), NOW, tuple(ranks)))
 
@@ -66,3 +78,10 @@ def test_calls_that_cannot_be_paired_show_nothing() -> None:
     """GIVEN rings without the first calls, and a step before the last that does not come out even."""
     verdict = judged([48] * 13, [48] * 12 + [1], recorded=9, without=8).verdict
     assert verdict.cause != "collective-mismatch"
+
+
+@pytest.mark.parametrize(("output", "told"), [(SIZES, True), ("", False)])
+def test_what_the_backend_says_counts_though_another_rank_failed_by_itself(output: str, *, told: bool) -> None:
+    error = ExceptionFacts("ValueError", "no gradient", (Frame(SCRIPT, 18, "main"),), at=NOW - 12, fatal=True)
+    verdict = judged([48] * 13, [48] * 12 + [1], error=error, output=output).verdict
+    assert (verdict.cause == "collective-mismatch") is told, verdict.summary
