@@ -14,6 +14,7 @@ from hangwatch.facts.processes.standstill import devices_alone, standstill
 from hangwatch.facts.witness import sentences
 from hangwatch.judge.alternatives import alternatives
 from hangwatch.judge.argument import hang_certainty
+from hangwatch.judge.caught_alone import caught_by_culprits_alone
 from hangwatch.judge.chain import ranks_of, with_chain
 from hangwatch.judge.version_hints import hints
 from hangwatch.model import Certainty, Culprit, Excerpt, Judgement, Stage, Status, Verdict
@@ -43,7 +44,12 @@ def judged(case: Case, finding: Finding) -> Judgement:
         culprits=quoted(finding.culprits, case.snapshot.excerpts),
         victims=victims,
         step=finding.step,
-        evidence=(*finding.evidence, *sentences(finding.witnesses), *ras.of_nodes(case.snapshot.nodes)),
+        evidence=(
+            *finding.evidence,
+            *sentences(finding.witnesses),
+            *caught_by_culprits_alone(case, finding),
+            *ras.of_nodes(case.snapshot.nodes),
+        ),
         alternatives=alternatives(case, finding),
         waits=finding.waits or (),
         ends=finding.ends or (),

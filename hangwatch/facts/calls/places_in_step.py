@@ -94,14 +94,14 @@ def _early_own(case: Case, view: RankView) -> Early | None:
     if not steps:
         return None
     made = _by_step(view, steps[0].step)
-    found = (_own_of_group(view, steps, made, group) for group in case.ledger.groups_of(view.rank))
+    found = (_own_of_group(case, view, steps, made, group) for group in case.ledger.groups_of(view.rank))
     return next((each for each in found if each is not None), None)
 
 
-def _own_of_group(view: RankView, steps: Sequence[StepEntry], made: Made, group: Group) -> Early | None:
+def _own_of_group(case: Case, view: RankView, steps: Sequence[StepEntry], made: Made, group: Group) -> Early | None:
     known = [_numbers(made.get(entry.step, {}), entry, group.name) for entry in steps]
     begun = [entry.issued.get(group.name, 0) for entry in steps]
-    now = max(group.issued(view.rank) or 0, begun[-1] + len(known[-1]) + _ended_in_backward(view))
+    now = max(group.issued(view.rank) or 0, begun[-1] + len(known[-1]) + _waits_in_backward(case, view))
     counts = [end - start for start, end in pairwise((*begun, now))]
     *before, own = (
         [n for n in range(1, count + 1) if n not in calls] for count, calls in zip(counts, known, strict=True)
@@ -116,10 +116,11 @@ def _own_of_group(view: RankView, steps: Sequence[StepEntry], made: Made, group:
     return Early(view.rank, left_out, steps[-1], place, usual, len(before), own=True)
 
 
-def _ended_in_backward(view: RankView) -> bool:
-    """It ended in a collective of its gradients, which it may have been the last to count."""
-    inside = Within.BACKWARD in view.now.within and view.now.in_collective
-    return inside and view.failed and ending(view).of_another
+def _waits_in_backward(case: Case, view: RankView) -> bool:
+    """It is, or ended, in a collective of its gradients, which it may have been the last to count."""
+    if Within.BACKWARD not in view.now.within or not view.now.in_collective:
+        return False
+    return ending(view).of_another if view.failed else view.rank in case.blocked
 
 
 def _numbers(made: OfStep, step: StepEntry, group: str) -> dict[int, Collective]:

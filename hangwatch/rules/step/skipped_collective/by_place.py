@@ -18,9 +18,13 @@ def ended_earlier_than_ever(case: Case) -> Finding | None:
 
 
 def earlier_than_ever(case: Case) -> Finding | None:
-    """Fewer than half of the ranks, or one of two, made a call too early, and the others wait or have ended of it."""
+    """Fewer than half of the ranks, or one of two, made a call too early, and the others wait or have ended of it.
+
+    Where another rank made the call that they left out, as all did in each step before, they may be the most.
+    """
     found = early_calls(case)
-    if not found or 2 * len(found) > len(case.ranks) or not case.in_trouble:
+    few = 2 * len(found) <= len(case.ranks) or all(each.own for each in found)
+    if not found or not few or not case.in_trouble:
         return None
     return _left_out(case, found) if not all(had_fewer(case, each.rank) for each in found) else None
 
