@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hangwatch.rules.finding import Rule
 from hangwatch.rules.left_the_order import left_the_order
-from hangwatch.rules.step.collective_mismatch import collective_mismatch
+from hangwatch.rules.step.collective_mismatch import collective_mismatch, mispaired_by_a_hash
 from hangwatch.rules.step.collective_mismatch.another_order import issued_in_another_order
 from hangwatch.rules.step.collective_mismatch.in_another_group import called_in_another_group
 from hangwatch.rules.step.compile_skew import communicates_as_it_compiles
@@ -81,6 +81,7 @@ from hangwatch.rules.step.uneven_steps import (
 from hangwatch.rules.undetermined.counters_differ import counters_differ
 
 HISTORIES: tuple[Rule, ...] = (
+    mispaired_by_a_hash,
     signal_handler_deadlock,
     called_before_it_lets_them_in,
     communicates_as_it_compiles,

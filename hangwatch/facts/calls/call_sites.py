@@ -221,9 +221,14 @@ class Sites:
         return [other for other, there in known if here is not None and there is not None and same(here, there)]
 
     def remembers(self, rank: int) -> bool:
-        """The first of the calls of `rank` is on record still, or was of its first steps; or it has made none."""
-        calls = self._in_order(rank)
-        return not calls or calls[0].seq <= 1 or (calls[0].step is not None and calls[0].step <= 1)
+        """The first of the calls of `rank` is on record still, or was of its first steps; or it has made none.
+
+        Its board counts the calls that Python code makes: that may be all of them, though C++ code has made others.
+        """
+        calls, evidence = self._in_order(rank), self.case.ranks[rank].evidence
+        counted = evidence.reading.progress.calls if evidence.reading is not None else 0
+        all_kept = 0 < counted <= len(evidence.board_calls)
+        return not calls or all_kept or calls[0].seq <= 1 or (calls[0].step is not None and calls[0].step <= 1)
 
     def used_from(self, rank: int, call: Collective, maker: int) -> bool:
         """`rank` has called from the place of `call`, which `maker` has made; or that is not known."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
 
 from hangwatch import words
-from hangwatch.facts.call_site import framework, path, site
+from hangwatch.facts.call_site import Path, framework, path, site
 from hangwatch.facts.calls.call_sites import HABIT, sites_of
 from hangwatch.facts.calls.callers import caller_of
+from hangwatch.facts.calls.hash_order import by_hash
 from hangwatch.facts.calls.last_calls import brought_down, end_sentences
 from hangwatch.facts.calls.mismatches import Shape, culprits_at, differing, mispaired, place_of, shape
 from hangwatch.facts.calls.queues import departure_of
@@ -32,12 +34,27 @@ from hangwatch.stacks.frames import user_frame
 FEW = 3  # times as many ranks call something else: the others of the group have not come, and may be of either side
 
 
+def mispaired_by_a_hash(case: Case) -> Finding | None:
+    """Members of a group issued different calls under one number, to all of which one loop over a set leads.
+
+    All ranks make these calls, each in an order of its own: no condition next to one of them decided.
+    """
+    found = mispaired(case) if case.in_trouble else None
+    if found is None or by_hash(case, _ways_to(found.calls).values()) is None:
+        return None
+    return collective_mismatch(case) if len({path(call.frames) for call in found.calls.values()}) > 1 else None
+
+
+def _ways_to(calls: Mapping[int, Collective]) -> dict[int, Path]:
+    return {rank: path(call.frames) for rank, call in calls.items()}
+
+
 def collective_mismatch(case: Case) -> Finding | None:
     """Members of a group issued one sequence number with different operations, types or sizes."""
     found = mispaired(case)
     if found is None:
         return None
-    ways = {rank: path(call.frames) for rank, call in found.calls.items()}
+    ways = _ways_to(found.calls)
     return with_its_hash(case, _mismatch(case, found.group, found.seq, found.calls), "collective-mismatch", ways)
 
 

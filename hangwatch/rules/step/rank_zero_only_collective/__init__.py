@@ -6,6 +6,7 @@ from hangwatch import words
 from hangwatch.facts.call_site import path, site
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.last_calls import frames_at_end, library_call
+from hangwatch.facts.calls.skip_paths import passed_at, past_lines
 from hangwatch.facts.case import Case
 from hangwatch.facts.differences.parting import Parting, counted, parting
 from hangwatch.facts.differences.repeats import made_by_few, package_line, repeated_by_few, stands_in_it, way_of_its_own
@@ -64,7 +65,9 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
     else:
         caller = sites_of(case).apart(lone.rank, [rank for rank in case.ranks if rank not in alone])
     call = _call_now(case, lone, caller) if before is None else _call_then(before, caller)
-    way = condition_of(case, lone.rank, sites_of(case).lines_now(lone.rank) if before is None else before.lines)
+    lines = sites_of(case).lines_now(lone.rank) if before is None else before.lines
+    way = condition_of(case, lone.rank, lines)
+    ways = past_lines(case, lines) if way is None else ()
     witnesses = _witnesses(case, alone, found, caller, inside=before is None)
     tail = f"; {case.wait_words(others)} elsewhere{case.at_places(others)}" if others else ""
     buffers = Within.BUFFERS in lone.now.within
@@ -77,7 +80,10 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
         culprits=case.culprits(alone, caller or (None if before is None else _place_of(before))),
         victims=others,
         step=found.step if found is not None else lone.step,
-        evidence=() if found is None else (counted(case, found),),
+        evidence=(
+            *(() if found is None else (counted(case, found),)),
+            *((passed_at(ways, "that call"),) if ways else ()),
+        ),
         witnesses=witnesses,
         awaited=alone,
     )
