@@ -13,7 +13,7 @@ from hangwatch.facts.data.batches import first_uneven
 from hangwatch.facts.differences.left_out import left_out, witnesses_of
 from hangwatch.facts.differences.other_loaders import uneven_still
 from hangwatch.facts.differences.parted import Parted, ended_by_itself, left_behind, parted, strayed
-from hangwatch.facts.differences.parting import Left, counted, made_there_too, parting, two_sides
+from hangwatch.facts.differences.parting import Left, Parting, counted, made_there_too, parting, two_sides
 from hangwatch.facts.loops.turns import fewer_turns, outermost_left
 from hangwatch.model import Certainty, Frame, LoopFacts
 from hangwatch.ranks.sides import odd_of
@@ -147,26 +147,46 @@ def made_fewer_turns_through_its_items(case: Case) -> Finding | None:
 
 
 def made_unlike_turns(case: Case) -> Finding | None:
-    """All made the same calls in one step, some more often, and no witness says how often is usual."""
+    """All made the same calls in one step, some more often: no witness says how often is usual, or they disagree.
+
+    Where they disagree the source must show a way out of the loop around these calls: that is what a rank's own value
+    has decided, whichever of the ranks left it as it should.
+    """
     found = parting(case) if case.in_trouble else None
     sides = two_sides(case, found.divergence) if found is not None else None
-    if found is None or sides is None or found.witnesses or not found.places:
+    if found is None or sides is None or not found.places:
         return None
     few, many = sides
+    loop = _left_by_choice(case, found, many[0])
+    if found.witnesses and loop is None:
+        return None
     inside = any(view.step.step == found.step.step for view in case.views(few))  # may yet make the rest
     unknown = len(found.divergence.counts) < len(found.divergence.members)
     if inside or unknown or not all(made_there_too(case, found, few[0])):
         return None
     odd, where = odd_of(few, many), Frame(*found.places[0].lines[0], "")
     call = words.listed([sites_of(case).named(many[0], place) for place in found.places[: words.SHOWN]])
+    why = (
+        "what decides how often is a rank's own"
+        if loop is None
+        else f"the loop at {words.place(loop.where)}, {which_ends(loop)}, made unlike numbers of turns"
+    )
+    left = loop.leaves[0] if loop is not None and len(loop.leaves) == 1 else None
     return Finding(
         "rank-local-decision",
         Certainty.LIKELY,
-        f"The ranks made {call} different numbers of times {found.when}: what decides how often is a rank's own.",
-        culprits=case.culprits(odd, where),
+        f"The ranks made {call} different numbers of times {found.when}: {why}.",
+        fix=equal_turns(loop) if loop is not None else "",
+        culprits=case.culprits(odd, left or where),
         victims=case.victims(odd),
         step=found.step,
         evidence=(counted(case, found),),
         status=case.failed_status,
         awaited=odd,
     )
+
+
+def _left_by_choice(case: Case, found: Parting, rank: int) -> LoopFacts | None:
+    """The loop around all calls in question, if it can be left before its end, and nothing else leads past them."""
+    loop = loop_of_all(case, rank, found.places) if found.how is Left.UNKNOWN and not found.ways else None
+    return loop if loop is not None and loop.leaves and decides(loop) else None
