@@ -100,7 +100,7 @@ def site_of(op: str, frames: tuple[Frame, ...]) -> Site:
 def framework(found: Site) -> Frame | None:
     """The framework's function that made the call; None where the user's own line did."""
     file, function, line = found.caller
-    return Frame(file, line, function) if found.caller != NOT_KNOWN and (file, line) != found.lines[0] else None
+    return Frame(file, line, function) if found.caller != NOT_KNOWN and (file, line) not in found.lines[:1] else None
 
 
 def same(one: Site, other: Site) -> bool:

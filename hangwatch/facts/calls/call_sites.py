@@ -179,11 +179,11 @@ class Sites:
     def called(self, rank: int, op: str, place: Site) -> str:
         """`all_reduce (train.py:60)`, or with the framework's function where calls of several come from that line:
 
-        `all_reduce of log (connector.py:93, below train.py:60)`.
+        `all_reduce of log (connector.py:93, below train.py:60)`. A package's thread may have no line of the user's.
         """
-        where, below = words.place(Frame(*place.lines[0], "")), self.below(rank, place)
-        if below is None:
-            return f"{op} ({where})"
+        where, below = words.listed(words.place(Frame(*each, "")) for each in place.lines[:1]), self.below(rank, place)
+        if below is None or not where:
+            return f"{op} ({where})" if where else op
         return f"{op} of {name_of(below.function)} ({words.place(below)}, below {where})"
 
     def below(self, rank: int, place: Site) -> Frame | None:

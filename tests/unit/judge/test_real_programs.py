@@ -35,6 +35,7 @@ def test_the_verdict_names_cause_culprits_and_line(truth: Truth) -> None:
     blamed = {each.rank for each in verdict.culprits if each.rank is not None}
     assert blamed == set(truth.ranks), told
     assert truth.line in told
+    assert "of hangwatch failed" not in told  # a rule that raises finds nothing
 
 
 def test_each_report_has_its_truth_and_each_truth_a_report() -> None:

@@ -150,6 +150,8 @@ def _ahead(case: Case, passed: list[int]) -> tuple[str, ...]:
 def _first_unlike(last: Last, known: set[Site]) -> Frame | None:
     """The innermost of the user's lines, from the call outwards, from where no rank had ever come to it."""
     lines = last.site.lines
+    if not lines:
+        return last.where
     depth = next((n for n in range(1, len(lines) + 1) if all(place.lines[:n] != lines[:n] for place in known)), 1)
     file, line = lines[depth - 1]
     return next((frame for frame in last.frames if (frame.file, frame.line) == (file, line)), last.where)
