@@ -91,6 +91,8 @@ class _Capture:
             readings = {each.pid: self._read_again(each) for each in self.targets}
             second = self._sample(after=first)
             states = {pid: facts.state for pid, facts in second.facts.items()}
+            if any(states.get(pid, "X") in "XZ" for pid in self.living):
+                readings = {each.pid: self._read_again(each) for each in self.targets}  # what they did until then
             rings = {each.pid: self._ring(each, readings[each.pid], asked, states) for each in self.targets}
             facts, notes = node.result()
         self.notes.extend(notes)

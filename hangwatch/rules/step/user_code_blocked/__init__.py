@@ -17,11 +17,12 @@ from hangwatch.facts.processes.own_code import (
     tries_again,
 )
 from hangwatch.facts.processes.own_locks import own_locks
+from hangwatch.facts.processes.pipes import awaits_its_own_input
 from hangwatch.facts.processes.pools import taken_pool
 from hangwatch.model import Certainty, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
-from hangwatch.rules.step.user_code_blocked.advice import advice
+from hangwatch.rules.step.user_code_blocked.advice import CLOSE_INPUT, advice
 from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.frames import origin, user_frame
 
@@ -50,9 +51,9 @@ def user_code_blocked(case: Case) -> Finding | None:
         "user-code-blocked",
         Certainty.LIKELY,
         f"{case.name(culprits, capital=True)} {words.verb(len(stuck), 'is', 'are')} {_adverb(case, stuck)} in"
-        f" {_what(first)}{words.at(first.where)}: {_how_all(stuck)}"
+        f" {_what(first)}{words.at(first.where)}: {_how_all(case, stuck)}"
         f"{f'; {waiting}' if waiting else ''}{words.at(case.usual_place(victims))}.",
-        fix=advice(first, _own_threads(first)),
+        fix=CLOSE_INPUT if awaits_its_own_input(case, first) else advice(first, _own_threads(first)),
         culprits=tuple(view.culprit() for view in stuck),
         victims=victims,
         step=first.step,
@@ -163,8 +164,11 @@ def _adverb(case: Case, stuck: list[RankView]) -> str:
     return "stuck" if status_of(case, stuck) is Status.HUNG else "still"
 
 
-def _how_all(stuck: list[RankView]) -> str:
+def _how_all(case: Case, stuck: list[RankView]) -> str:
     """`it sleeps`, of several `each sleeps`, or `rank 3 sleeps` where they differ."""
+    child = awaits_its_own_input(case, stuck[0])
+    if child is not None and len(stuck) == 1:
+        return f"it reads the output of its {child.as_child}, and only this rank could write there, or close it"
     how = how_stuck(stuck[0])
     alike = all(how_stuck(view) == how for view in stuck)
     who = "it" if len(stuck) == 1 else "each" if alike else f"rank {stuck[0].rank}"

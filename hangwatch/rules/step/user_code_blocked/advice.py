@@ -29,6 +29,10 @@ _NO_RANK = (
     "start that process without the variables of the rank, which it takes itself for: take RANK, LOCAL_RANK,"
     " WORLD_SIZE, MASTER_ADDR and MASTER_PORT out of the env= that it is given"
 )
+CLOSE_INPUT = (
+    "close the child's standard input once all is written (process.stdin.close()), or use communicate(), which writes,"
+    " closes and reads: a filter gives nothing before the end of its input"
+)
 _LOOK = (
     "wait with a timeout (get(timeout=60), put(item, timeout=60), poll(60)), and raise where that process does not live"
     " any more (is_alive() is False): the launcher then ends all ranks"

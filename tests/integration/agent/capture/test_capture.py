@@ -142,6 +142,24 @@ def test_a_rank_that_ends_during_the_capture(script: Script, tmp_path: Path) -> 
     assert rank.stacks == ()
 
 
+def test_what_a_rank_did_up_to_its_end_during_the_capture_is_read(script: Script, tmp_path: Path) -> None:
+    process = script(SLEEP)
+    steps = iter((4, 9))
+
+    def reread(each: Target) -> Reading | None:
+        """It goes on to step 9 after it was read, and ends there."""
+        found = Reading(each.reading.identity, time.time(), progress=Progress(step=next(steps)))
+        process.kill()
+        process.wait()
+        return found
+
+    rank = only(capture([target(process.pid, tmp_path)], reread=reread, options=quick()))
+    assert rank.process is not None
+    assert rank.process.state == "X"
+    assert rank.reading is not None
+    assert rank.reading.progress.step == 9
+
+
 def test_movement_is_a_counter_that_differs(script: Script, tmp_path: Path) -> None:
     first, second = (target(script(SLEEP).pid, tmp_path, rank) for rank in (0, 1))
 
