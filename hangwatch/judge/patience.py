@@ -28,15 +28,15 @@ from hangwatch.facts.processes.leaving import LONG_SLEEP_S, exits_by_stack
 from hangwatch.facts.processes.locks import KERNEL_CALLS, held_lock, holds, lock_name
 from hangwatch.facts.processes.own_locks import own_locks
 from hangwatch.facts.processes.remote_calls import no_call_is_left
-from hangwatch.facts.processes.sleep import A_TURN_S, sleeps_long, waits_at_most
+from hangwatch.facts.processes.sleep import sleeps_long, waits_at_most
 from hangwatch.facts.processes.store_waits import awaits_key, store_ports, waits_for_key
-from hangwatch.model import Frame, LoopFacts, OpenFile, Phase, ProcessFacts, Reading, Snapshot, ThreadStack
+from hangwatch.judge.naps import naps_in
+from hangwatch.model import OpenFile, Phase, ProcessFacts, Reading, Snapshot, ThreadStack
 from hangwatch.proof.waits import ASLEEP, Blocked
 from hangwatch.ranks.processes import computes
 from hangwatch.ranks.thread_stacks import runs_users_code
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing, Within
-from hangwatch.stacks.frames import origin
 
 FACTS_S = 60.0  # the most patience where a fact stands
 SET_UP_CALLS = 8  # collectives that DDP makes of a model's shapes, parameters and buffers
@@ -226,42 +226,9 @@ def outside_waits(snapshot: Snapshot) -> dict[int, float]:
     the other ranks.
     """
     views = [RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks]
-    loops = {view.rank: loop for view in views if (loop := _naps_in(view)) is not None}
+    loops = {view.rank: loop for view in views if (loop := naps_in(view)) is not None}
     naps = {rank: WORKS_OFF if loop.bounded else FROM_OUTSIDE for rank, loop in loops.items() if not loop.asks_store}
     return {**{view.rank: FROM_OUTSIDE for view in views if _is_in_others_hands(view, snapshot)}, **naps}
-
-
-def asking_the_store(snapshot: Snapshot) -> frozenset[int]:
-    """Ranks that nap between two looks into the job's store, to which each look writes: no work, whatever it counts."""
-    views = (RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks)
-    return frozenset(view.rank for view in views if (loop := _naps_in(view)) is not None and loop.asks_store)
-
-
-def _naps_in(view: RankView) -> LoopFacts | None:
-    """The loop of the program's own code in which it naps, or the loader workers for which it waits.
-
-    A function of a package may try something again for ever.
-    """
-    feeding = Feeding(view)
-    if feeding.waits:
-        loops = [_worker_naps_in(worker) for worker in feeding.suspects]
-        return loops[0] if loops and all(loops) else None
-    leaves = view.over or exits_by_stack(view)
-    return view.now.loop if view.sleeps and not leaves and _naps(view.in_kernel, view.evidence.main_stack) else None
-
-
-def _worker_naps_in(worker: Worker) -> LoopFacts | None:
-    loop = worker.stack.loop if worker.stack is not None else None
-    sleeps = "sleep" in (worker.facts.system_call or "") and _naps(worker.facts, worker.inner)
-    own = loop is not None and any((f.file, f.function) == (loop.where.file, loop.where.function) for f in worker.inner)
-    return loop if sleeps and own else None
-
-
-def _naps(process: ProcessFacts | None, stack: Sequence[Frame]) -> bool:
-    """Its own code sleeps, for no longer than one turn of a loop that tries something again may."""
-    innermost = next((frame for frame in stack if not frame.native), None)
-    left_s = (process.sleeps_s or 0.0) if process is not None else 0.0
-    return innermost is not None and origin(innermost.file) == "user" and left_s <= A_TURN_S
 
 
 def exiting(snapshot: Snapshot) -> frozenset[int]:

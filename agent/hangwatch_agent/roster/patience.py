@@ -18,9 +18,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hangwatch.facts.processes.sleep import sleeps_long
+from hangwatch.judge.naps import asking_the_store
 from hangwatch.judge.patience import (
     FACTS_S,
-    asking_the_store,
     ends_after,
     exiting,
     held,

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from hangwatch import words
 from hangwatch.facts.call_site import Site, comes_before, path, site
 from hangwatch.facts.calls.call_sites import HABIT, Sites, sites_of
-from hangwatch.facts.calls.last_calls import Last, brought_down, is_early_at, last_call, last_calls
-from hangwatch.facts.calls.skip_paths import reached_by_all, turn_cut_short
+from hangwatch.facts.calls.last_calls import last_call
+from hangwatch.facts.calls.skip_paths import turn_cut_short
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.data.batches import first_uneven, has_left_inner_loop
 from hangwatch.facts.data.drawn import drawn_by_epoch
 from hangwatch.facts.differences.level import at_one_place, between_rounds_of, lacking_turns
-from hangwatch.facts.differences.parted import within
 from hangwatch.facts.differences.updates import are_behind
+from hangwatch.facts.loops.ended_around import ended_around
 from hangwatch.facts.messages.peer_totals import exchanged_as_often
 from hangwatch.facts.messages.rounds import left_habit, record
 from hangwatch.facts.processes.process_end import ended_for
@@ -76,7 +76,7 @@ def fewer_turns(case: Case) -> FewerTurns | None:
     if case.blocked and all(_waits_for_another_peer(case, rank, left) for rank in inside):
         return None
     level = any(begun.get(rank, 0) == begun.get(inside[0], 0) for rank in left)
-    if level and left != _ended_around(case) and not _all_regular(case, inside, counted=bool(begun)):
+    if level and left != ended_around(case) and not _all_regular(case, inside, counted=bool(begun)):
         return None  # a rank at a place where no rank has been before may rather have the extra call
     if level and left_habit(case) is not None:
         return None  # one of them left out messages, in as many turns
@@ -141,7 +141,7 @@ def _sides(case: Case, begun: dict[int, int]) -> tuple[tuple[int, ...], tuple[in
         waiting = (rank for rank in asked if begun.get(rank, 0) == most and rank in case.blocked)
         inside = tuple(rank for rank in waiting if rank not in alike)
     else:
-        around = _ended_around(case)
+        around = ended_around(case)
         left = around or tuple(r for r in asked if case.ranks[r].ended_well or _died_behind_it(case, case.ranks[r]))
         last = [r for r in asked if begun.get(r, 0) == most and r not in left]
         inside = tuple(
@@ -335,46 +335,6 @@ def _sends_regularly(case: Case, sites: Sites, rank: int) -> bool:
     """The send or receive in which it waits is not its first one there."""
     calls = case.ledger.to_peers(rank) or ()
     return case.blocked[rank].to_a_peer and sum(site(call) == sites.now(rank) for call in calls) > 1
-
-
-@once
-def _ended_around(case: Case) -> tuple[int, ...]:
-    """The fewer ranks, which the end of the job found in a loop around that of the others; none where that is not sure.
-
-    All stood in calls that they had made before, so none has a call of its own; or in one that all come to behind it.
-    """
-    lasts, sites = last_calls(case), sites_of(case)
-    usual = [rank for rank, last in lasts.items() if last.call is not None and sites.used(rank, last.call)]
-    if not brought_down(case) or len(lasts) < len(case.ranks):
-        return ()
-    if len(usual) < len(case.ranks):
-        return _ended_behind(case, lasts, usual)
-    loops = {view.rank: view.now.loop for view in case if view.now.loop is not None}
-    found = tuple(rank for rank in loops if reached_by_all(case, case.ranks[rank]) and _is_around(loops, rank))
-    return found if 2 * len(found) < len(case.ranks) else ()
-
-
-def _ended_behind(case: Case, lasts: dict[int, Last], usual: list[int]) -> tuple[int, ...]:
-    """The fewer ranks, if no condition leads to their calls, which lie behind the loop in which the others stood."""
-    found = tuple(rank for rank in lasts if rank not in usual)
-    if 2 * len(found) >= len(case.ranks):
-        return ()
-    some, others = spread(found), spread(usual)
-    places = {rank: lasts[rank].site.lines for rank in others}
-    early = all(is_early_at(case, case.ranks[rank], lasts[rank].site.lines, places) for rank in some)
-    return found if early and all(_is_behind(case, lasts, rank, other) for rank in some for other in others) else ()
-
-
-def _is_behind(case: Case, lasts: dict[int, Last], rank: int, other: int) -> bool:
-    loop, call = case.ranks[other].now.loop, lasts[other].call
-    mine, theirs = lasts[rank].site.lines, lasts[other].site.lines
-    return loop is not None and call is not None and comes_before(theirs, mine) and not within(loop, call, mine)
-
-
-def _is_around(loops: dict[int, LoopFacts], rank: int) -> bool:
-    """The loop of `rank` lies around those of other ranks, and around none that it shares with one."""
-    others = [loop for other, loop in loops.items() if loop.where != loops[rank].where]
-    return bool(others) and all(loops[rank].where in loop.outer for loop in others)
 
 
 def _loop(case: Case, left: tuple[int, ...], inside: tuple[int, ...]) -> LoopFacts | None:
