@@ -242,7 +242,8 @@ def _of_validation(case: Case, uneven: Uneven, loader: LoaderFacts) -> Finding:
     return Finding(
         "uneven-steps",
         case.weigh(witnesses := tuple(Witness(Kind.FACT, each) for each in drawn_words(case, uneven))),
-        f"{case.name(uneven.short, capital=True)} ran out of data in the loop at {words.place(loader.where)}:"
+        f"{case.name(uneven.short, capital=True)} ran out of data in the loop at"
+        f" {words.place(loader.where)}{_which(case, uneven.short[0], loader)}:"
         f" {'it' if one else 'they'} drew {_as_many(uneven)} {'batch' if uneven.fewest == 1 else 'batches'} there,"
         f" and the others {uneven.most}{'' if all(each.ended for each in uneven.drawn.values()) else ' so far'}.",
         fix=FIX,
@@ -251,6 +252,14 @@ def _of_validation(case: Case, uneven: Uneven, loader: LoaderFacts) -> Finding:
         witnesses=witnesses,
         awaited=uneven.short,
     )
+
+
+def _which(case: Case, rank: int, loader: LoaderFacts) -> str:
+    """` (of ShardStream)`, its dataset, where other loaders are gone through at that line, as below a `fit`."""
+    reading = case.ranks[rank].reading
+    others = [each for each in reading.loaders if each.index != loader.index] if reading is not None else []
+    alike = any(each.where == loader.where and each.dataset != loader.dataset for each in others)
+    return f" (of {loader.dataset})" if alike and loader.dataset else ""
 
 
 def ended_another_loop(case: Case) -> Finding | None:
