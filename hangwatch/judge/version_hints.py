@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from hangwatch.facts.case import Case
-from hangwatch.facts.start.arrivals import settings_of
+from hangwatch.facts.start.arrivals import restarted_with_its_store, settings_of
 from hangwatch.model import Certainty, NodeFacts
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
@@ -86,13 +86,6 @@ def _nodes_with(case: Case, name: re.Pattern[str]) -> Iterator[NodeFacts]:
             yield node
 
 
-def _restarted_with_its_store(view: RankView) -> bool:
-    """A restart by torchrun, which shares the store of its rendezvous with the workers; no group exists yet."""
-    restarts = settings_of(view).get("TORCHELASTIC_RESTART_COUNT", "")
-    shared = settings_of(view).get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    return shared and restarts.isdecimal() and int(restarts) > 0 and view.reading is not None and not view.reading.heads
-
-
 def _driver_545(case: Case) -> bool:
     return any(node.driver.startswith("545.") for node in _nodes_with(case, re.compile("RTX 4090")))
 
@@ -145,7 +138,7 @@ TABLE = (
         " --rdzv-backend=c10d or --standalone",
         "pytorch#135712",
         CONNECTING,
-        _any(_restarted_with_its_store),
+        _any(restarted_with_its_store),
     ),
     Known(
         "2017",

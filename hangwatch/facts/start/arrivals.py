@@ -246,3 +246,10 @@ def launcher_of(case: Case) -> str:
 def host_of(case: Case) -> str:
     """The one host of the job; "" where it has several, or none is known."""
     return case.snapshot.nodes[0].host if len(case.snapshot.nodes) == 1 else ""
+
+
+def restarted_with_its_store(view: RankView) -> bool:
+    """A restart by torchrun, which shares the store of its rendezvous with the workers; no group exists yet."""
+    restarts = settings_of(view).get("TORCHELASTIC_RESTART_COUNT", "")
+    shared = settings_of(view).get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    return shared and restarts.isdecimal() and int(restarts) > 0 and view.reading is not None and not view.reading.heads

@@ -12,6 +12,7 @@ from hangwatch.facts.case import Case, call_words
 from hangwatch.model import Certainty
 from hangwatch.proof.waits import Blocked
 from hangwatch.ranks.device_waits import on_device
+from hangwatch.rules.after_restart import fix_after_restart
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Doing
 
@@ -29,7 +30,7 @@ def undetermined(case: Case) -> Finding:
         "undetermined",
         Certainty.UNDETERMINED,
         f"{_head(case)}{_who_waits(case)}",
-        fix=_OF_GRAPHS if destroy else "",
+        fix=_OF_GRAPHS if destroy else fix_after_restart(case),
         details=(_DESTROY,) if destroy else (),
         victims=tuple(case.blocked),
         step=case.furthest_step(case.ranks),

@@ -23,13 +23,10 @@ from hangwatch.model import Certainty, ExceptionFacts, Frame, Status, StepName
 from hangwatch.ranks.last_words import Kind, LastWord, last_words
 from hangwatch.ranks.missing_key import MissingKey, missing_key
 from hangwatch.ranks.view import RankView
+from hangwatch.rules.after_restart import FIX_RESTART
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import origin
 
-_FIX_RESTART = (
-    "set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 where torchrun restarts the job (--rdzv-backend=c10d or --standalone heed"
-    " it): an attempt then finds no addresses of the one before; else look for what ended that rank first"
-)
 _FIX_UNSEEN = "read the reports of the other nodes; with one report directory or a dashboard all are judged together"
 _FIX_SEEN = "read the last lines of the output of {ranks}, and see how far it came"
 _BY_GLOO = re.compile(r"gloo/transport/")  # its errors name the line of its own source
@@ -103,7 +100,7 @@ def reason_not_known(case: Case) -> Finding | None:
         reason = f"before that, {differed}: which side is wrong is not known"
     elif was_refused(view):
         reason = "nothing listens there: it is the address of a rank that has ended, perhaps in an earlier attempt"
-        fix = _FIX_RESTART
+        fix = FIX_RESTART
     return Finding(
         "undetermined",
         Certainty.UNDETERMINED,

@@ -125,10 +125,15 @@ def restarted(**environment: str) -> Judgement:
 
 
 def test_a_restart_that_does_not_come_through_its_start() -> None:
-    (hint,) = told(restarted(**RESTARTED))
+    judgement = restarted(**RESTARTED)
+    (hint,) = told(judgement)
     assert "set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 for torchrun" in hint
+    assert judgement.verdict.cause == "undetermined"
+    assert judgement.verdict.fix.startswith("set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 where torchrun restarts the job")
 
 
 @pytest.mark.parametrize(("name", "value"), [*((name, "0") for name in RESTARTED), ("TORCHELASTIC_RESTART_COUNT", "?")])
 def test_a_first_attempt_or_a_store_of_its_own_is_not_suspected(name: str, value: str) -> None:
-    assert told(restarted(**{**RESTARTED, name: value})) == []
+    judgement = restarted(**{**RESTARTED, name: value})
+    assert told(judgement) == []
+    assert "TORCH_DISABLE" not in judgement.verdict.fix
