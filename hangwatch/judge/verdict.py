@@ -9,6 +9,7 @@ from hangwatch import ras, words
 from hangwatch.catalogue import cause
 from hangwatch.catalogue.step import OUT_OF_DESTRUCTORS
 from hangwatch.facts.case import Case
+from hangwatch.facts.differences.variables import separating
 from hangwatch.facts.processes.own_code import COMPUTING
 from hangwatch.facts.processes.standstill import devices_alone, standstill
 from hangwatch.facts.witness import sentences
@@ -24,6 +25,11 @@ from hangwatch.stacks.frames import name_of
 
 # What a call that some ranks alone made, or left out, is told as.
 _OF_CALLS = frozenset({"skipped-collective", "rank-zero-only-collective", "collective-mismatch", "rank-local-decision"})
+# What ranks that run one program do otherwise than each other.
+_BY_THE_PROGRAM = _OF_CALLS | {
+    "uneven-steps", "early-exit", "gradient-sync-mismatch", "data-dependent-graph", "undetermined",
+}  # fmt: skip
+_VARIABLES = 2  # variables of the environment that are told
 
 
 def judged(case: Case, finding: Finding) -> Judgement:
@@ -48,6 +54,7 @@ def judged(case: Case, finding: Finding) -> Judgement:
             *finding.evidence,
             *sentences(finding.witnesses),
             *caught_by_culprits_alone(case, finding),
+            *_of_the_environment(case, finding),
             *ras.of_nodes(case.snapshot.nodes),
         ),
         alternatives=alternatives(case, finding),
@@ -58,6 +65,14 @@ def judged(case: Case, finding: Finding) -> Judgement:
         argument=argument,
     )
     return Judgement(state, stage_of(finding) or stage(case), verdict)
+
+
+def _of_the_environment(case: Case, finding: Finding) -> tuple[str, ...]:
+    """What the environment gives the culprits otherwise: it may be why ranks that run one program do not do alike."""
+    if finding.cause not in _BY_THE_PROGRAM:
+        return ()
+    blamed = {culprit.rank for culprit in finding.culprits if culprit.rank is not None}
+    return tuple(each.told for each in separating(case, blamed)[:_VARIABLES])
 
 
 def _in_a_destructor(finding: Finding) -> str:

@@ -39,6 +39,7 @@ class RankEvidence:
     ended_at: float | None = None  # when its process ended, where the watchdog saw it; tells which process died first
     phases: tuple[PhaseSpan, ...] = ()  # its last minutes, oldest first
     held: str = ""  # the fact that keeps it from going on by itself: "waits in read on pipe:[7]"; shortens patience
+    variables: dict[str, str] | None = None  # digests of what its program asks the environment for, where known
 
     @property
     def stalled(self) -> bool:

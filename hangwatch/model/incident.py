@@ -47,6 +47,7 @@ class RankReport:
     ended_at: float | None = None
     phases: tuple[PhaseSpan, ...] = ()
     held: str = ""
+    variables: dict[str, str] | None = None
 
 
 @dataclass(frozen=True)

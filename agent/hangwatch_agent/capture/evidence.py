@@ -25,6 +25,7 @@ from hangwatch_agent.capture.sample import Sample
 from hangwatch_agent.capture.source.call_sites import call_sites
 from hangwatch_agent.capture.source.excerpts import excerpts
 from hangwatch_agent.capture.source.switches import switches
+from hangwatch_agent.capture.source.variables import named
 from hangwatch_agent.capture.stacks import loader_workers
 from hangwatch_agent.capture.stacks.py_spy import Dump
 from hangwatch_agent.shared import procfs
@@ -200,8 +201,20 @@ class _Capture:
             self.notes.append(CaptureNote("source files", False, f"what is set for trainers was not read: {error!r}"))
             return ()
 
+    def _with_variables(self, ranks: tuple[RankEvidence, ...], seen: Seen) -> tuple[RankEvidence, ...]:
+        """The variables that the program names: a hint, for which no verdict may be lost."""
+        known = {each.rank: each.variables for each in self.targets if each.rank is not None and each.variables}
+        try:
+            found = named(ranks, known, seen.sources, self.options.proc) if known else {}
+        except Exception as error:
+            self.notes.append(CaptureNote("source files", False, f"the variables it names were not read: {error!r}"))
+            return ranks
+        return tuple(replace(each, variables=found.get(each.rank)) for each in ranks)
+
     def _result(self, seen: Seen) -> CaptureResult:
-        ranks = tuple(seen.rank(each, each.rank) for each in self.targets if each.rank is not None)
+        ranks = self._with_variables(
+            tuple(seen.rank(each, each.rank) for each in self.targets if each.rank is not None), seen
+        )
         unranked = tuple(seen.process(Member(each.pid, "job")) for each in self.targets if each.rank is None)
         loose = [each for each in self.members if each.rank is None or each.role == "orphan"]
         launchers = tuple(seen.process(each) for each in loose if each.role == "launcher")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -37,6 +37,7 @@ class Target:
     log_files: tuple[Path, ...] = ()
     unreadable_output: str = ""  # what standard error is where it keeps nothing ("a pipe"), see `outputs.unreadable`
     visible: bool = True  # False: its process is in a pid namespace that cannot be seen from here
+    variables: Mapping[str, str] | None = None  # digests of its environment, see `proc.variables`
 
     @property
     def run_dir(self) -> Path:

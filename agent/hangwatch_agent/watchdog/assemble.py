@@ -20,6 +20,7 @@ from hangwatch_agent.capture import CaptureOptions, Target, capture, with_native
 from hangwatch_agent.capture.gpu import Gpus
 from hangwatch_agent.capture.gpu_strangers import with_strangers
 from hangwatch_agent.capture.proc.node import oom_kills
+from hangwatch_agent.capture.proc.variables import digests
 from hangwatch_agent.capture.rank.outputs import log_files, unreadable
 from hangwatch_agent.capture.rank.ras import Ras
 from hangwatch_agent.capture.rank.torch_dumps import TorchDumps
@@ -120,6 +121,7 @@ class Evidence:
         )
         self._logs: dict[Path, tuple[tuple[Path, ...], str]] = {}  # by board: those of the dead can no longer be found
         self._logs_of_root: tuple[Path, ...] = ()
+        self._variables: dict[Path, dict[str, str] | None] = {}  # by board, of those that lived when they were seen
 
     @property
     def gpus(self) -> Gpus:
@@ -127,7 +129,7 @@ class Evidence:
         return self._options.gpus
 
     def remember(self, rank_states: Sequence[RankState]) -> None:
-        """Note what can be known of a process only while it lives: where its output goes.
+        """Note what can be known of a process only while it lives: where its output goes, and its environment.
 
         The driver reports errors only to listeners, as they happen: from the first rank on, where it has one.
         """
@@ -142,6 +144,7 @@ class Evidence:
         for each in rank_states:
             if each.path not in self._logs and each.visible and each.alive:
                 self._logs[each.path] = log_files(each.pid), unreadable(each.pid)
+                self._variables[each.path] = digests(each.pid)
 
     def _logs_known_of(self, board: Path) -> tuple[tuple[Path, ...], str]:
         """The logs of a rank; of one that ended before it was seen alive those that its launcher and others share."""
@@ -159,7 +162,7 @@ class Evidence:
             woken = sleep(seconds) or woken
 
         taken = capture(
-            [Target(each.reading, each.path, *self._logs_known_of(each.path), each.visible) for each in rank_states],
+            [self._target(each) for each in rank_states],
             reread=_reread,
             root=self._root,
             run_id=self._run_id,
@@ -180,6 +183,11 @@ class Evidence:
             call_sites=taken.call_sites,
             switches=taken.switches,
         )
+
+    def _target(self, state: RankState) -> Target:
+        logs, unreadable_output = self._logs_known_of(state.path)
+        variables = self._variables.get(state.path)
+        return Target(state.reading, state.path, logs, unreadable_output, state.visible, variables)
 
     def keep_dumps(self) -> str:
         """Keep the dumps that torch has written for this job. A sentence that says where; "" where there are none."""

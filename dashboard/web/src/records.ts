@@ -330,6 +330,7 @@ export interface RankEvidence {
   ended_at: number | null;
   phases: PhaseSpan[];
   held: string;
+  variables: Record<string, string> | null;
 }
 
 export interface Snapshot {
@@ -486,6 +487,7 @@ export interface RankReport {
   ended_at: number | null;
   phases: PhaseSpan[];
   held: string;
+  variables: Record<string, string> | null;
 }
 
 export interface GroupBeat {

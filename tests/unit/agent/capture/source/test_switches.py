@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hangwatch.model import Frame, RankEvidence, Switch
+from hangwatch_agent.capture.source import programs
 from hangwatch_agent.capture.source import switches as capture
 from hangwatch_agent.capture.source.files import Sources
 from tests.unit.job import rank
@@ -45,7 +46,7 @@ def test_without_a_package_no_folder_is_read(stacks: tuple[Frame, ...], tmp_path
 def test_many_files_are_read_as_far_as_the_limit(
     stacks: tuple[Frame, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(capture, "MOST_FILES", 3)
+    monkeypatch.setattr(programs, "MOST_FILES", 3)
     for number in range(9):
         (tmp_path / "work" / f"c{number}.py").write_text(STOPS)
     assert found(rank(0, stacks)) == [("should_stop", "c0.py", 3), ("should_stop", "c1.py", 3)]
