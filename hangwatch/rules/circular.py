@@ -45,10 +45,10 @@ def circular(case: Case, cause: str, entries: list[Blocked], astray: Set[int] = 
         for entry, other in zip(entries, following, strict=True)
     ]
     by_peers = cause == "point-to-point-deadlock"
-    blame = _by_messages(case, entries) if by_peers else _by_groups(case, entries, astray)
+    tags = next((found for entry in entries if by_peers and (found := other_tag(case, entry)) is not None), None)
+    blame = _by_messages(case, entries, tags) if by_peers else _by_groups(case, entries, astray)
     waits = tuple(case.wait(entry.rank, (other.rank,)) for entry, other in zip(entries, following, strict=True))
     mixed = by_peers and not all(entry.to_a_peer for entry in entries)
-    tags = next((found for entry in entries if by_peers and (found := other_tag(case, entry)) is not None), None)
     alike = "in sends and receives that do not match" if by_peers else "in collectives of different groups"
     return Finding(
         cause,
@@ -85,7 +85,10 @@ def _by_groups(case: Case, entries: list[Blocked], astray: Set[int]) -> _Blame:
     return _Blame([entry for entry in entries if entry.rank in astray] or everyone)
 
 
-def _by_messages(case: Case, entries: list[Blocked]) -> _Blame:
+def _by_messages(case: Case, entries: list[Blocked], tags: OtherTag | None) -> _Blame:
+    if tags is not None:
+        apart = {tags.receiver, *((tags.sender,) if tags.sends else ())}
+        return _Blame([entry for entry in entries if entry.rank in apart] or entries)
     if behind := _out_of_step(case, entries):
         not_so = f"rank {behind[0].rank} alone did not"
         return _Blame(behind, (f"every other rank changed the order of its calls in that step, and {not_so}",))

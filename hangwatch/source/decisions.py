@@ -81,6 +81,11 @@ def asks(test: ast.AST, scope: ast.AST, tree: ast.Module) -> Asks:
     return "rank" if asks_rank(test, tree) else _Reader(scope, tree).asks(test)
 
 
+def communicates(name: str) -> bool:
+    """A function with that name sends something to other ranks, as names go."""
+    return _COMMUNICATES.search(name) is not None or name == "barrier"
+
+
 def counts(test: ast.AST) -> bool:
     """`test` asks for something modulo a number, as what comes every so many turns does."""
     return any(isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) for node in ast.walk(test))

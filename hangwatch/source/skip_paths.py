@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from hangwatch.model import Bypass, Frame
-from hangwatch.source.decisions import asks, counts
+from hangwatch.source.decisions import asks, communicates, counts
 from hangwatch.source.decorated import decoration
 from hangwatch.source.guards import alike_on_all, asked_first, caches, has_call, rank_decorators
 from hangwatch.source.loops import loops_around
 from hangwatch.source.swallowed import always_ends, catches_errors, suppresses
-from hangwatch.source.syntax import SCOPES, holds, scope_of, within
+from hangwatch.source.syntax import SCOPES, called, functions_of, holds, scope_of, within
 
 
 class _Turn(NamedTuple):
@@ -132,7 +132,11 @@ def _ways(block: Sequence[ast.stmt], line: int, turn: _Turn) -> Iterator[_Way]:
 def _through(statement: ast.stmt, line: int, turn: _Turn) -> Iterator[_Way]:
     """The statement holds the line: it may be a condition, or swallow an error before the line is reached."""
     yield from _short_circuits(statement, line)
-    if isinstance(statement, ast.If) and statement.test.lineno != line and not alike_on_all(statement.test):
+    if (
+        isinstance(statement, ast.If)
+        and not _is_in_test(statement, line, turn.tree)
+        and not alike_on_all(statement.test)
+    ):
         yield _Way(statement.lineno, f"if {ast.unparse(statement.test)}", statement.test)
     if isinstance(statement, ast.With) and suppresses(statement, turn.tree):
         yield _Way(statement.lineno, f"with {', '.join(ast.unparse(item) for item in statement.items)}")
@@ -142,6 +146,15 @@ def _through(statement: ast.stmt, line: int, turn: _Turn) -> Iterator[_Way]:
         for part in _blocks(statement):
             if holds(part, line):
                 yield from _ways(part, line, turn)
+
+
+def _is_in_test(statement: ast.If, line: int, tree: ast.Module) -> bool:
+    """The call at that line may be one of the condition itself: of `if get_rank() == 0: gather(x)` it is none."""
+    if statement.test.lineno != line:
+        return False
+    asked = {called(node) for node in ast.walk(statement.test) if isinstance(node, ast.Call)}
+    own = {function.name for function in functions_of(tree)}
+    return not holds(statement.body, line) or not asked.isdisjoint(own) or any(map(communicates, asked))
 
 
 def _short_circuits(statement: ast.stmt, line: int) -> Iterator[_Way]:

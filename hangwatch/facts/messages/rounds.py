@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from hangwatch.facts.call_site import site
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.messages.intervals import messages
+from hangwatch.facts.messages.other_tag import other_tag
 from hangwatch.model import Collective, StepName
 from hangwatch.proof.messages import counterpart, serves
 from hangwatch.proof.waits import Blocked
@@ -101,7 +102,12 @@ Rounds = dict[int, _Round]
 
 @once
 def left_habit(case: Case) -> LeftHabit | None:
-    """The one rank by which unserved sends and receives came about; None where that is not clear."""
+    """The one rank by which unserved sends and receives came about; None where that is not clear.
+
+    A receive and a send that only their tags keep apart are both there: neither was made too often, or left out.
+    """
+    if any(other_tag(case, entry) is not None for entry in case.blocked.values()):
+        return None
     found = [each for each in _all(case) if each is not None]
     ranks = {each.rank for each in found}
     return found[0] if len(ranks) == 1 else None

@@ -489,3 +489,19 @@ def test_a_wrapper_of_another_name_or_a_call_of_another_function_is_no_decorator
         return inner
     """
     assert ways(source) == [(6, "if ready", True)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("if step % 5 == 4: dist.barrier()", ["if step % 5 == 4"]),
+        ("if dist.get_rank() == 0: dist.barrier()", ["if dist.get_rank() == 0"]),
+        ("if dist.barrier(): pass", []),
+        ("if gathered(x): log(x)", []),
+    ],
+    ids=["in its body", "of a rank", "in its condition", "perhaps in its condition"],
+)
+def test_a_condition_on_the_line_of_the_call(statement: str, told: list[str]) -> None:
+    source = f"def main():\n    for step in range(9):\n        {statement}\ndef gathered(x):\n    dist.gather(x)\n"
+    frames = (Frame("/home/ann/train.py", 3, "main"),)
+    assert [way.text for way in ways_past_call(frames, lambda file: source)] == told
