@@ -20,12 +20,13 @@ from .history import Histories
 from .left_out import LeftOut, left_out
 from .lone import alone_in_circle, made_again, once_more
 from .messages import uneven
-from .model import Call, Queues
-from .names import apart, at, named, ranks
+from .model import Queues
+from .names import apart, at, ranks
 from .phases import uneven_phases
 from .rhythm import Break
 from .stuck import Kind, Stuck
 from .tally import miscounted
+from .went_on import went_on
 
 _COUNTS_TOLD = 2  # messages of a circle whose numbers are told
 _MOST_TWINS = 64  # ranks that wait in the call which the stray one went on to, whose orders are compared as well
@@ -55,7 +56,7 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         return _of_messages(one, stray, why)
     if not stray and (skipped := _due_collective(one)) is not None:
         return skipped
-    without, _ = _without(one.edges, stray)
+    without, _ = went_on(one, stray)
     if not without and (odd := miscounted(queues, chain)) is not None:
         return odd
     skip = _left_out(one, stray) if without else None
@@ -96,7 +97,7 @@ def _of_messages(one: Circle, stray: list[int], why: str) -> Finding:
     broke = rhythm.the_one(one.histories.all_groups, one.inside, one.until) if not stray else None
     if broke is not None:
         return miscounted(one.queues, one.chain) or _broken(broke, one)
-    without, fix = _without(one.edges, stray)
+    without, fix = went_on(one, stray)
     if not without and (odd := miscounted(one.queues, one.chain)) is not None:
         return odd
     found = _finding(one, "point-to-point-deadlock", stray, why, without)
@@ -128,6 +129,8 @@ def _where_it_made_such(one: Circle, stray: list[int]) -> tuple[tuple[int, Frame
     for edge in one.edges:
         if list(edge.awaited) != stray or len(stray) != 1 or edge.one.kind is not Kind.PEER:
             continue
+        if stray[0] in edge.one.order:
+            break  # it has made that message, behind the one in which it waits
         waits, lane = edge.one.calls[edge.waiting[0]], edge.one.group.peers.get(stray[0])
         made = (one.queues.call(lane, place) for place in reversed(range(len(lane)))) if lane is not None else ()
         such = (
@@ -289,25 +292,6 @@ def _made_before(rank: int, then: Stuck, one: Stuck, histories: Histories) -> bo
     return then.call is not None and histories.counted.made(rank, then.call, then.number, size, order)
 
 
-def _without(edges: list[Edge], stray: list[int]) -> tuple[str, str]:
-    """The sentence and the fix where the one rank that left its order went on without what others wait for."""
-    for edge, following in zip(edges, (*edges[1:], edges[0]), strict=True):
-        if list(edge.awaited) != stray or len(stray) != 1 or edge.one.kind not in (Kind.PEER, Kind.ABSENT):
-            continue
-        gone = f"Rank {stray[0]} went on to {_own(following.one, stray[0])} without"
-        if edge.one.kind is Kind.PEER:
-            (rank,) = edge.waiting
-            waits = edge.one.calls[rank]
-            lacking = f"{'receive from' if waits.op == 'send' else 'send to'} rank {rank}"
-            said = f"the {lacking}, which waits for it in a {word(waits)}{at(waits)}"
-        else:
-            lacking = f"{collective(edge.one)}{at(edge.one.call)}"
-            said = f"{lacking}, for which {ranks(edge.waiting)} {words.verb(len(edge.waiting), 'waits', 'wait')}"
-        fix = f"give rank {stray[0]} the {lacking} here, as in the rounds before, or leave it out on all sides"
-        return f"{gone} {said}: neither call can complete.", fix if edge.one.kind is Kind.PEER else ""
-    return "", ""
-
-
 def _left_out(one: Circle, stray: list[int]) -> LeftOut | None:
     """The call of that circle which the one stray rank left out."""
     edge = next(each for each in one.edges if list(each.awaited) == stray)
@@ -355,13 +339,3 @@ def _or_not_created(chain: Chain, record: str) -> Iterator[Alternative]:
             known = f"no {record} of {ranks(each.awaited)} tells of {each.group.title}"
             said = f"{known}: it may never have been created there"
             yield Alternative("new-group-mismatch", Certainty.UNDETERMINED, said)
-
-
-def _own(one: Stuck, rank: int) -> str:
-    """The call by what this rank made of it."""
-    call = one.calls.get(rank)
-    return f"{collective(one) if call is None else named(call, one.number, one.group)}{at(call)}"
-
-
-def word(call: Call) -> str:
-    return "send" if call.op == "send" else "receive"

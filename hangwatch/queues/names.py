@@ -19,6 +19,11 @@ def named(call: Call, number: int, group: Communicator) -> str:
     return f"{call.op} {number} of {group.title}"
 
 
+def word(call: Call) -> str:
+    """What a message is to the rank that made it."""
+    return "send" if call.op == "send" else "receive"
+
+
 def at(call: Call | None) -> str:
     """(train.py:71), or nothing where no line was recorded."""
     return words.at(call.where if call is not None else None)

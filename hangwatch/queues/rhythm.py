@@ -33,11 +33,13 @@ def the_one(orders: AllGroups, ranks: Iterable[int], until: dict[int, int]) -> B
 def left_out(orders: AllGroups, rank: int, token: int) -> tuple[IssuedCall, int] | None:
     """What a rank called in place of that call, which was due by each earlier round, and how often; None if it was not.
 
-    Only behind the last such call that is complete.
+    Only behind the last such call, which must be complete: one that is open was made, if later.
     """
     calls = orders.calls(rank)
     tokens = [each.token for each in calls]
-    since = max((place for place, each in enumerate(calls) if each.token == token and each.done), default=len(calls))
+    since = max((place for place, each in enumerate(calls) if each.token == token), default=len(calls))
+    if since == len(calls) or not calls[since].done:
+        return None
     for place in range(since + 1, min(len(tokens), since + _LAST_CALLS)):
         always, times = due(tokens[:place]) or (-1, 0)
         if always == token != tokens[place]:
