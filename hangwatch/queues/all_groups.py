@@ -224,7 +224,7 @@ class AllGroups:
 
         From the beginning where neither has lost any: ranks of other groups may share none.
         """
-        mine, theirs = self._without_gaps(rank), self._without_gaps(other)
+        mine, theirs = self.without_gaps(rank), self.without_gaps(other)
         if not (mine and theirs) or (mine[0].token == theirs[0].token and not (self.lost(rank) or self.lost(other))):
             return mine, theirs
         known = {(each.group.name, each.number): at for at, each in reversed(list(enumerate(theirs))) if not each.pair}
@@ -233,7 +233,7 @@ class AllGroups:
                 return mine[at:], theirs[known[each.group.name, each.number] :]
         return [], []
 
-    def _without_gaps(self, rank: int) -> list[IssuedCall]:
+    def without_gaps(self, rank: int) -> list[IssuedCall]:
         """The calls of a rank since which none of any group is lost, where each group has a ring of its own."""
         calls = self.calls(rank)
         if not self._queues.gaps:

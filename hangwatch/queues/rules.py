@@ -29,6 +29,7 @@ from .overrun import overrun
 from .pairs import older_senders
 from .stuck import Kind, Stuck, older_records
 from .tally import miscounted
+from .turns_more import turns_more
 
 _MOST_BESIDE = 3  # further groups that a summary tells of
 _ENDED = "a process that has ended or is frozen writes none"
@@ -80,6 +81,8 @@ def _absent(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     before = departed_in(root, histories)
     if before is not None:
         return before
+    if (turns := turns_more(root, histories)) is not None:
+        return turns
     if made_again(root, root.waiting, histories):
         return once_more(root, root.waiting, root.awaited)
     if (more := overrun(root, histories)) is not None:
