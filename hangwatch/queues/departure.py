@@ -61,6 +61,12 @@ class Departure:
         return self.own.where == self.usual.where
 
     @property
+    def only_one_behind(self) -> bool:
+        """One call was left out, and all that is recorded behind it is the next one: the two may only be swapped."""
+        one = self.kind is Kind.SKIPPED and self.count == 1 and not self.scattered
+        return one and self.agreeing <= 1 and not self.went_on and not self.ended
+
+    @property
     def synchronises(self) -> bool:
         """Whether ranks went on from a loop to the gradients' calls, after another number of its turns than others.
 

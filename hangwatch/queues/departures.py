@@ -133,6 +133,9 @@ def _first_of_all(departure: Departure) -> tuple[Alternative, ...]:
     if departure.lone:
         said = f"the calls of {ranks(departure.ranks)} from there on may come after the end of their loop"
         return (Alternative("uneven-steps", Certainty.UNDETERMINED, said),)
+    if departure.only_one_behind:
+        said = f"{ranks(departure.ranks)} may make that call later than the others, and not leave it out"
+        return (Alternative("collective-mismatch", Certainty.UNDETERMINED, said),)
     if not departure.ended:
         return ()
     said = f"{ranks(departure.ranks)} may have left out an earlier round, and not the last one"
