@@ -22,6 +22,7 @@ from .lone import alone_in_circle, made_again, once_more
 from .messages import uneven
 from .model import Queues
 from .names import apart, at, ranks
+from .own_rounds import fewer_than_ever
 from .phases import uneven_phases
 from .rhythm import Break
 from .stuck import Kind, Stuck
@@ -100,6 +101,8 @@ def _of_messages(one: Circle, stray: list[int], why: str) -> Finding:
     without, fix = went_on(one, stray)
     if not without and (odd := miscounted(one.queues, one.chain)) is not None:
         return odd
+    if not without and (fewer := fewer_than_ever(one.queues, one.chain, one.histories)) is not None:
+        return fewer
     found = _finding(one, "point-to-point-deadlock", stray, why, without)
     named = one.blamed(stray) == stray and (one.histories.sited or bool(without))
     pure = all(each.peers for each in one.chain.roots)  # no collective is in it, which may have been left out before
@@ -117,9 +120,14 @@ def _of_messages(one: Circle, stray: list[int], why: str) -> Finding:
 
 
 def _again(one: Circle) -> Finding | None:
-    """One rank waits in a collective that it made right before, as never until then, and others in messages for it."""
+    """One rank waits in a collective that it made right before, as never until then, and others in messages for it.
+
+    None where it has made calls of its rounds behind that one: what comes between the two was not left out.
+    """
     for edge in one.edges:
-        if len(edge.waiting) == 1 and made_again(edge.one, edge.waiting, one.histories):
+        (rank, *more), orders = edge.waiting, one.histories.all_groups
+        behind = rank in edge.one.order and orders.went_on(rank, edge.one.order[rank])
+        if not (more or behind) and made_again(edge.one, edge.waiting, one.histories):
             return once_more(edge.one, edge.waiting, edge.awaited)
     return None
 

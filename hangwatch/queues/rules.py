@@ -26,6 +26,7 @@ from .motion import Lateness, late_by_habit
 from .names import at, named, of_one_path, ranks
 from .other_names import under_other_names
 from .overrun import overrun
+from .own_rounds import fewer_than_ever
 from .pairs import older_senders
 from .stuck import Kind, Stuck, older_records
 from .tally import miscounted
@@ -343,6 +344,8 @@ def _peer(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         return _stale(queues, chain, histories, "sends that other ranks received from")
     if (left := messages.left_out_of_batch(queues, chain)) is not None:
         return left
+    if (fewer := fewer_than_ever(queues, chain, histories)) is not None:
+        return fewer
     (rank,), (peer,) = root.waiting, root.awaited
     call = root.calls[rank]
     wanted, word = ("recv", "receive") if call.op == "send" else ("send", "send")
