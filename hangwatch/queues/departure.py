@@ -61,6 +61,17 @@ class Departure:
         return self.own.where == self.usual.where
 
     @property
+    def unplaced(self) -> bool:
+        """All that both sides recorded before are calls like the one that is missing, and older ones are lost."""
+        if self.kind is not Kind.SKIPPED or not self.against or self.scattered:
+            return False
+        lanes = [self.group.lanes[rank] for rank in (self.ranks[0], self.against[0])]
+        before = [lane.calls[: lane.places(self.number).start] for lane in lanes]
+        here = lanes[1].places(self.number)
+        usual = lanes[1].calls[here.start] if here else -1
+        return all(lane.lost for lane in lanes) and all(set(calls) == {usual} for calls in before)
+
+    @property
     def only_one_behind(self) -> bool:
         """One call was left out, and all that is recorded behind it is the next one: the two may only be swapped."""
         one = self.kind is Kind.SKIPPED and self.count == 1 and not self.scattered
