@@ -27,6 +27,7 @@ from .phases import uneven_phases
 from .rhythm import Break
 from .stuck import Kind, Stuck
 from .tally import miscounted
+from .turns_more import turns_more
 from .went_on import went_on
 
 _COUNTS_TOLD = 2  # messages of a circle whose numbers are told
@@ -55,6 +56,9 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     stray, why = _stray(one)
     if one.messages:
         return _of_messages(one, stray, why)
+    turns = (turns_more(each, histories) for each in chain.roots if each.kind is Kind.ABSENT)
+    if (more := next(filter(None, turns), None)) is not None:
+        return more
     if not stray and (skipped := _due_collective(one)) is not None:
         return skipped
     without, _ = went_on(one, stray)

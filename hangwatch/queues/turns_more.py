@@ -21,6 +21,7 @@ from .names import at, ranks
 from .stuck import Stuck
 
 _WITNESSES = 2  # other ranks, at least, with equally many turns
+_LOOP = 2  # turns, at least, where a rank that has not ended its round may make one call before another
 _ROUNDS = 64  # that are compared, the last one first
 
 
@@ -41,23 +42,36 @@ def turns_more(root: Stuck, histories: Histories) -> Finding | None:
     token = histories.token_of(root.call)
     for last in _last_rounds(histories.all_groups, root, token):
         own, others = _first_unlike(histories.all_groups, root, last, token)
-        if own is not None and own.turns > max(others.values()) > 0:
+        if own is not None and own.turns > max(others.values()) >= (1 if own.ended else _LOOP):
             return _finding(root, own, others)
     return None
 
 
 def _first_unlike(orders: AllGroups, root: Stuck, last: _Round, token: int) -> tuple[_Round | None, dict[int, int]]:
-    """The latest round in which the rank made another number of turns than the others, which made equally many."""
-    (rank,) = root.waiting
+    """The latest round with another number of turns than those of the others, most of which made as many as ever."""
+    later: int | None = None
     for back in range(_ROUNDS):
-        own = last if not back else _earlier(orders, rank, last, last.number - back, token)
-        others = _others(orders, root, own, token) if own is not None else {}
-        usual = set(others.values())
-        if own is None or len(others) < _WITNESSES or -1 in usual or len(usual) > 1:
+        own, others = _round(orders, root, last, back, token)
+        usual = _common(others)
+        if own is None or usual is None:
             break
-        if own.turns not in usual:
-            return own, others
+        if own.turns != usual:
+            before = list(_round(orders, root, last, back + 1, token)[1].values())
+            return (own, others) if usual == later or 2 * before.count(usual) > len(before) else (None, {})
+        later = usual
     return None, {}
+
+
+def _round(orders: AllGroups, root: Stuck, last: _Round, back: int, token: int) -> tuple[_Round | None, dict[int, int]]:
+    """So many rounds before the last one: that of the rank, and the turns of the others in it."""
+    own = last if not back else _earlier(orders, root.waiting[0], last, last.number - back, token)
+    return own, _others(orders, root, own, token) if own is not None else {}
+
+
+def _common(others: dict[int, int]) -> int | None:
+    """How many turns all others made; None where these differ, or it is not known."""
+    counts = set(others.values())
+    return None if len(others) < _WITNESSES or -1 in counts or len(counts) > 1 else counts.pop()
 
 
 def _last_rounds(orders: AllGroups, root: Stuck, token: int) -> Iterator[_Round]:
@@ -68,7 +82,7 @@ def _last_rounds(orders: AllGroups, root: Stuck, token: int) -> Iterator[_Round]
     for around in groups.values():
         inside = [each for each in calls if each.group is around and not each.pair]
         first = next((each for each in reversed(inside) if each.order < order), None)
-        if first is None:
+        if first is None or first.token == token:
             continue
         ended = any(each.order > order for each in inside)
         turns = sum(each.token == token and first.order < each.order <= order for each in calls)

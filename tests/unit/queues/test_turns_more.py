@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.dump_verdicts import blamed, verdict
-from tests.dump_world import Call, JobDumps, Step, mesh
+from tests.dump_world import Call, JobDumps, Step, Sync, mesh
 
 GROUPS = mesh(4, 2)
 TENSOR, DATA = ({rank: name for name in GROUPS for rank in GROUPS[name] if name[:2] == kind} for kind in ("tp", "dp"))
@@ -41,3 +41,19 @@ def test_a_rank_whose_data_parallel_peers_made_as_many_turns_is_not_blamed(tmp_p
     """GIVEN rank 2 alone made a turn less, WHEN all others made three, THEN rank 3, which waits for it, is a victim."""
     programs = {rank: _rounds(rank, {2: {3: -1}}) for rank in range(8)}
     assert 3 not in blamed(verdict(JobDumps(programs, GROUPS), tmp_path))
+
+
+def test_a_turn_too_many_in_a_circle_is_counted_as_well(tmp_path: Path) -> None:
+    """The rank waits in that turn itself, and its partner in the call of all, which the rank has not made yet."""
+    pairs = {"ep0": (0, 1), "ep1": (2, 3)}
+    programs: dict[int, list[Step]] = {}
+    for rank in range(4):
+        steps: list[Step] = []
+        for turn in range(4):
+            turns = 3 if (rank, turn) == (3, 3) else 2
+            steps += [Call("all_reduce", 21, 64, f"ep{rank // 2}"), Sync()] * turns
+            steps += [Call("all_reduce", 8, 900), Sync()]
+        programs[rank] = steps
+    found = verdict(JobDumps(programs, pairs), tmp_path)
+    assert (found.cause, blamed(found)) == ("uneven-steps", [3])
+    assert [each.cause for each in found.alternatives] == ["skipped-collective"]
