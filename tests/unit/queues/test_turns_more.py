@@ -45,7 +45,7 @@ def test_a_rank_whose_data_parallel_peers_made_as_many_turns_is_not_blamed(tmp_p
 
 def test_a_turn_too_many_in_a_circle_is_counted_as_well(tmp_path: Path) -> None:
     """The rank waits in that turn itself, and its partner in the call of all, which the rank has not made yet."""
-    pairs = {"ep0": (0, 1), "ep1": (2, 3)}
+    pairs: dict[str, tuple[int, ...]] = {"ep0": (0, 1), "ep1": (2, 3)}
     programs: dict[int, list[Step]] = {}
     for rank in range(4):
         steps: list[Step] = []
