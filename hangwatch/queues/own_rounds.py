@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from hangwatch import words
-from hangwatch.model import Certainty
+from hangwatch.model import Alternative, Certainty
 
 from .all_groups import IssuedCall
 from .finding import Finding, victims, wait_edges
@@ -94,6 +94,20 @@ def _is_told(queues: Queues, root: Stuck, short: _Short, wanted: _Way) -> bool:
     others = Counter(many for (_, (_, *ends)), many in counts.items() if tuple(ends) != wanted[1:])
     alike = others[made] >= _OTHER_ENDS and others[made] == others.total()
     return made - met == short.usual - short.made and (short.times >= OFTEN or alike)
+
+
+def or_one_too_many(queues: Queues, root: Stuck) -> tuple[Alternative, ...]:
+    """A stage that waits for a message of one which has passed on all that it received may have made one too many."""
+    (rank,), (peer,) = root.waiting, root.awaited
+    lane = root.group.peers.get(peer)
+    if lane is None or root.calls[rank].op != "recv" or any(each.lost for each in root.group.peers.values()):
+        return ()
+    counts = _counted(queues, root.group, peer)
+    sent, received = ([many for (op, *_), many in counts.items() if op == kind] for kind in ("send", "recv"))
+    if len(sent) != 1 or received != sent or lane.first_open() is not None:
+        return ()
+    said = f"rank {rank} may have made a receive too many: rank {peer} passed on all {sent[0]} that it received itself"
+    return (Alternative("point-to-point-deadlock", Certainty.UNDETERMINED, said),)
 
 
 def _counted(queues: Queues, group: Communicator, rank: int) -> Counter[_Way]:

@@ -26,8 +26,9 @@ from .motion import Lateness, late_by_habit
 from .names import at, named, of_one_path, ranks
 from .other_names import under_other_names
 from .overrun import overrun
-from .own_rounds import fewer_than_ever
+from .own_rounds import fewer_than_ever, or_one_too_many
 from .pairs import older_senders
+from .stopped_sooner import stopped_sooner
 from .stuck import Kind, Stuck, older_records
 from .tally import miscounted
 from .turns_more import turns_more
@@ -140,7 +141,7 @@ def _never_came(queues: Queues, chain: Chain) -> Finding:
         f" {ranks(root.waiting)} {words.verb(len(root.waiting), 'waits', 'wait')}.{more}",
         culprits=tuple((rank, _last_line(queues, rank)) for rank in absent),
         victims=victims(path, absent),
-        evidence=(*_last_calls(queues, absent, root), *without_record(queues, root)),
+        evidence=(*_last_calls(queues, absent, root), *stopped_sooner(root), *without_record(queues, root)),
         details=(f"{_HOST} {ranks(absent)}.",),
         alternatives=tuple(_elsewhere(queues, absent)),
         waits=tuple(edge for each in reversed(path) for edge in wait_edges(each)),
@@ -365,6 +366,7 @@ def _peer(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         victims=victims((*chain.path, *alike), absent),
         evidence=(f"open on rank {rank}: {call.op} {root.number}{at(call)}{lacking}",),
         details=(f"{_HOST} rank {peer}.",) if known else (),
+        alternatives=or_one_too_many(queues, root),
         waits=tuple(edge for each in reversed((*chain.path, *alike)) for edge in wait_edges(each)),
         fix=f"find out why {ranks(absent)} did not come to {words.verb(len(absent), 'its', 'their')} {word}",
         passing=True,

@@ -60,3 +60,15 @@ def test_rounds_of_different_numbers_tell_of_no_message_left_out(tmp_path: Path)
     programs = {rank: _tied(rank, [8, 6, 7] if rank == 0 else [8, 6, 8]) for rank in range(STAGES)}
     groups = {"pp": tuple(range(STAGES)), "embd": (0, STAGES - 1)}
     assert verdict(JobDumps(programs, groups), tmp_path).certainty == "undetermined"
+
+
+def test_a_stage_that_asks_for_more_than_was_passed_on_may_have_asked_once_too_often(tmp_path: Path) -> None:
+    """No collective divides the rounds, and the stage before it has ended: what it received it has passed on."""
+    tied = Call("all_reduce", 77, 900, "embd")
+    programs = {rank: [step for step in _tied(rank, [12]) if step != tied] for rank in range(STAGES)}
+    programs[3] = [*programs[3], Call("recv", 51, 64, "pp", peer=2)]
+    found = verdict(JobDumps(programs, {"pp": tuple(range(STAGES))}), tmp_path)
+    assert found.certainty == "undetermined"
+    assert any(
+        "may have made a receive too many: rank 2 passed on all 12" in each.why_not for each in found.alternatives
+    )
