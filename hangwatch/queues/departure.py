@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hangwatch.model import Frame
+
 from .counts import Odd
 from .matching import kind_of
 from .model import Call, Communicator
-from .names import of_no_line
+from .names import apart, of_no_line
 from .readings import Kind
 
 
@@ -53,7 +55,14 @@ class Departure:
     bundled: bool = False  # among coalesced calls, which share a number: those behind them are paired as before
     in_step: bool = False  # told by the steps of live ranks: they made more of these calls than in every step before
     changed: bool = False  # the usual calls from the same lines, on tensors of sizes that are new to all
+    line: Frame | None = None  # the innermost one that tells an added call apart from others of its place
     run: bool = False  # one side left a run of calls, which the other one continued: by how many is not known
+
+    @property
+    def lines(self) -> tuple[Frame | None, Frame | None]:
+        """The lines by which the own call and the usual one are told apart."""
+        own, usual = apart(self.own, self.usual)
+        return (self.line if self.line is not None and not self.at_one_line else own), usual
 
     @property
     def at_one_line(self) -> bool:

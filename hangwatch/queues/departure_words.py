@@ -11,7 +11,7 @@ from .departure import Departure
 from .finding import alone_cause
 from .matching import shape
 from .model import Call
-from .names import apart, named, ranks
+from .names import named, ranks
 from .readings import Kind
 
 
@@ -32,7 +32,7 @@ def _of_run(departure: Departure) -> tuple[str, str]:
 
 def _both(departure: Departure) -> Iterable[tuple[Call, Frame | None]]:
     """The own call and the usual one, each with the line by which it is told apart."""
-    return zip((departure.own, departure.usual), apart(departure.own, departure.usual), strict=True)
+    return zip((departure.own, departure.usual), departure.lines, strict=True)
 
 
 def said(departure: Departure) -> tuple[str, str]:
@@ -42,7 +42,7 @@ def said(departure: Departure) -> tuple[str, str]:
     if departure.kind is Kind.SKIPPED and departure.unplaced:
         return _of_unplaced(departure)
     group, number = departure.group, departure.number
-    own, usual = map(words.at, apart(departure.own, departure.usual))
+    own, usual = map(words.at, departure.lines)
     who = ranks(departure.ranks, capital=True)
     if departure.stayed:
         went = (
@@ -101,7 +101,7 @@ def _said_of_cadence(departure: Departure) -> str:
 
 
 def _said_of_skipped(departure: Departure) -> tuple[str, str]:
-    own, usual = map(words.at, apart(departure.own, departure.usual))
+    own, usual = map(words.at, departure.lines)
     after = "more of it between others" if departure.scattered else "after it"
     more = f" and {words.plural(departure.count - 1, 'call')} {after}" if departure.count > 1 else ""
     told = (
@@ -131,7 +131,7 @@ def habit_of(departure: Departure) -> str:
 
 
 def _usual(departure: Departure) -> str:
-    return f"{shape(departure.usual)}{words.at(apart(departure.own, departure.usual)[1])}"
+    return f"{shape(departure.usual)}{words.at(departure.lines[1])}"
 
 
 def witnesses(departure: Departure) -> Iterable[str]:

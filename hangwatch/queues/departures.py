@@ -15,7 +15,7 @@ from .follow import Chain
 from .history import Histories
 from .matching import shape
 from .model import Communicator, Queues
-from .names import apart, at, ranks
+from .names import at, ranks, telling_line
 from .readings import ENOUGH, Kind
 from .stuck import Kind as Stands
 from .stuck import Stuck
@@ -39,7 +39,7 @@ def departed(queues: Queues, chain: Chain, histories: Histories) -> Finding | No
             continue
         if departure.majority and departure.kind is not Kind.OTHER:
             victims = tuple(sorted(members - set(departure.ranks)))
-            return finding(departure, victims, wait_edges(chain.roots[0], departure.ranks))
+            return finding(_with_line(departure, histories), victims, wait_edges(chain.roots[0], departure.ranks))
     return None
 
 
@@ -59,12 +59,19 @@ def departed_in(root: Stuck, histories: Histories) -> Finding | None:
     departure = histories.departure(root.group)
     if departure is None or _is_theirs(departure) or not _tells(departure, root):
         return None
+    departure = _with_line(departure, histories)
     victims = tuple(sorted({*root.waiting, *root.awaited, *root.calls} - set(departure.ranks)))
     waits = wait_edges(root, departure.ranks)
     if departure.number == root.number and departure.kind is Kind.SKIPPED:
-        usual = apart(departure.own, departure.usual)[1]  # the line that is told, and not that of a helper
+        usual = departure.lines[1]  # the line that is told, and not that of a helper
         waits = tuple(replace(edge, where=usual or edge.where) for edge in waits)
     return finding(departure, victims, waits)
+
+
+def _with_line(departure: Departure, histories: Histories) -> Departure:
+    if departure.kind is not Kind.EXTRA:
+        return departure
+    return replace(departure, line=telling_line(departure.own, histories.queues.calls))
 
 
 def _tells(departure: Departure, root: Stuck) -> bool:
@@ -92,7 +99,7 @@ def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, .
     if departure.early and departure.kind is not Kind.OTHER:
         return _early(departure, victims, waits)
     summary, cause = said(departure)
-    own, usual = apart(departure.own, departure.usual)
+    own, usual = departure.lines
     where = usual or own if departure.kind is Kind.SKIPPED and not departure.stayed else own
     return Finding(
         cause,

@@ -42,6 +42,16 @@ def apart(own: Call, usual: Call) -> tuple[Frame | None, Frame | None]:
     return own.where, usual.where
 
 
+def telling_line(call: Call, calls: Iterable[Call]) -> Frame | None:
+    """The innermost line of the program on the way to a call that no other one from the same place was made through.
+
+    All layers of a model may call from one line, in training and elsewhere.
+    """
+    path = path_of(call)
+    known = {frame for each in calls if each.where == call.where and path_of(each) != path for frame in path_of(each)}
+    return next((frame for frame in reversed(path) if frame not in known), call.where) if known else call.where
+
+
 def of_one_path(one: Call, other: Call) -> bool:
     """Whether two calls are one operation, and all lines that led to them are the same."""
     return kind_of(one) == kind_of(other) and bool(one.frames) and one.frames == other.frames
