@@ -9,7 +9,7 @@ from hangwatch import words
 from .names import ranks
 from .stuck import Stuck
 
-_FEW = 2  # ranks; where more stop at different places, hosts do not run ahead alike
+_MOST_SOONER = 2  # ranks; where more stop at different places, hosts do not run ahead alike
 
 
 def stopped_sooner(root: Stuck) -> tuple[str, ...]:
@@ -20,7 +20,7 @@ def stopped_sooner(root: Stuck) -> tuple[str, ...]:
         return ()
     (usual, often), *_ = Counter(far.values()).most_common(1)
     few = sorted(rank for rank, number in far.items() if number < usual)
-    if not few or len(few) > _FEW or often + len(few) < len(far) or often <= 2 * len(few):
+    if not few or len(few) > _MOST_SOONER or often + len(few) < len(far) or often <= 2 * len(few):
         return ()
     others = [rank for rank in far if rank not in few]
     told = words.listed(f"rank {rank} up to number {far[rank]}" for rank in few)

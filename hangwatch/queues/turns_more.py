@@ -20,9 +20,9 @@ from .model import Communicator
 from .names import at, ranks
 from .stuck import Stuck
 
-_WITNESSES = 2  # other ranks, at least, with equally many turns
+_OTHERS_ALIKE = 2  # other ranks, at least, with equally many turns
 _LOOP = 2  # turns, at least, where a rank that has not ended its round may make one call before another
-_ROUNDS = 64  # that are compared, the last one first
+_ROUNDS_COMPARED = 64  # that are compared, the last one first
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def turns_more(root: Stuck, histories: Histories) -> Finding | None:
 def _first_unlike(orders: AllGroups, root: Stuck, last: _Round, token: int) -> tuple[_Round | None, dict[int, int]]:
     """The latest round with another number of turns than those of the others, most of which made as many as ever."""
     later: int | None = None
-    for back in range(_ROUNDS):
+    for back in range(_ROUNDS_COMPARED):
         own, others = _round(orders, root, last, back, token)
         usual = _common(others)
         if own is None or usual is None:
@@ -71,7 +71,7 @@ def _round(orders: AllGroups, root: Stuck, last: _Round, back: int, token: int) 
 def _common(others: dict[int, int]) -> int | None:
     """How many turns all others made; None where these differ, or it is not known."""
     counts = set(others.values())
-    return None if len(others) < _WITNESSES or -1 in counts or len(counts) > 1 else counts.pop()
+    return None if len(others) < _OTHERS_ALIKE or -1 in counts or len(counts) > 1 else counts.pop()
 
 
 def _last_rounds(orders: AllGroups, root: Stuck, token: int) -> Iterator[_Round]:
