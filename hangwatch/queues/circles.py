@@ -27,7 +27,7 @@ from .phases import uneven_phases
 from .rhythm import Break
 from .stuck import Kind, Stuck
 from .tally import miscounted
-from .turns_more import turns_more
+from .uneven_turns import turns_fewer, turns_more
 from .went_on import went_on
 
 _COUNTS_TOLD = 2  # messages of a circle whose numbers are told
@@ -56,11 +56,10 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     stray, why = _stray(one)
     if one.messages:
         return _of_messages(one, stray, why)
-    turns = (turns_more(each, histories) for each in chain.roots if each.kind is Kind.ABSENT)
-    if (more := next(filter(None, turns), None)) is not None:
-        return more
-    if not stray and (skipped := _due_collective(one)) is not None:
-        return skipped
+    if (turn := _turn_more(chain, histories)) is not None:
+        return turn
+    if not stray and (found := _turn_more(chain, histories, weak=True) or _due_collective(one)) is not None:
+        return found
     without, _ = went_on(one, stray)
     if not without and (odd := miscounted(queues, chain)) is not None:
         return odd
@@ -69,8 +68,11 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         return row
     if skip is None and without and (counted := fewer_than_others(one, stray, without)) is not None:
         return counted
+    none_told = skip is None and not without and one.blamed(stray) != stray
+    if none_told and (turn := _turn_less(chain, histories)) is not None:
+        return turn
     ended = _ended(one.edges, histories) if skip is None else []
-    if ended and not without and one.blamed(stray) != stray:
+    if ended and none_told:
         stray = one.fewer(ended)
     sure = skip.sure if skip is not None else not without and _alike(chain) and not ended
     cause, said = ("group-order-cycle", why) if skip is None else ("skipped-collective", skip.said)
@@ -89,6 +91,18 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     found = replace(found, culprits=tuple((rank, skip.call.where) for rank, _ in found.culprits))
     later = "group-order-cycle" if skip.at_one_path else ""
     return replace(_with_twins(found, _twins(one, skip)), left_out=skip.call, times=skip.times, without_way_past=later)
+
+
+def _turn_more(chain: Chain, histories: Histories, *, weak: bool = False) -> Finding | None:
+    """One of the ranks made a turn of a loop more than all others: then no order of groups is wrong."""
+    asked = (turns_more(each, histories, weak=weak) for each in chain.roots if each.kind is Kind.ABSENT)
+    return next(filter(None, asked), None)
+
+
+def _turn_less(chain: Chain, histories: Histories) -> Finding | None:
+    """The same of a turn less, where nothing else tells which rank left an order."""
+    asked = (turns_fewer(each, histories) for each in chain.roots if each.kind in (Kind.ABSENT, Kind.HELD))
+    return next(filter(None, asked), None)
 
 
 def _of_messages(one: Circle, stray: list[int], why: str) -> Finding:
@@ -164,6 +178,7 @@ def _due_collective(one: Circle) -> Finding | None:
         if call is not None and not stuck.peers
         if (left := rhythm.left_out(orders, rank, one.histories.token_of(call))) is not None
         and not orders.first(rank, left[0].order)  # else it may have left its loop, or be alone in that call
+        and not orders.shared(rank, left[0], one.queues.ranks)  # else it did as others do
     ]
     if len(found) != 1:
         return None

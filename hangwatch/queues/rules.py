@@ -31,7 +31,7 @@ from .pairs import older_senders
 from .stopped_sooner import stopped_sooner
 from .stuck import Kind, Stuck, older_records
 from .tally import miscounted
-from .turns_more import turns_more
+from .uneven_turns import turns_more
 
 _MOST_BESIDE = 3  # further groups that a summary tells of
 _ENDED = "a process that has ended or is frozen writes none"

@@ -57,3 +57,27 @@ def test_a_turn_too_many_in_a_circle_is_counted_as_well(tmp_path: Path) -> None:
     found = verdict(JobDumps(programs, pairs), tmp_path)
     assert (found.cause, blamed(found)) == ("uneven-steps", [3])
     assert [each.cause for each in found.alternatives] == ["skipped-collective"]
+
+
+def _reported(rank: int, counts: list[int]) -> list[Step]:
+    """Rounds with so many turns, each of which ends with the gradients and a report of all."""
+    steps: list[Step] = []
+    for count in counts:
+        steps += [Call("all_reduce", 40, 128, TENSOR[rank]), Sync()] * count
+        steps += [Call("all_reduce", 61, 9000, DATA[rank]), Sync(), Call("all_reduce", 80, 1)]
+    return steps
+
+
+@pytest.mark.parametrize(("counts", "own"), [([3, 3, 1], [3, 3, 2]), ([2, 3, 2, 3], [2, 2, 2, 3])])
+def test_in_a_circle_the_rank_is_named_that_differs_from_all_others(
+    counts: list[int], own: list[int], tmp_path: Path
+) -> None:
+    programs = {rank: _reported(rank, own if rank == 4 else counts) for rank in range(8)}
+    assert blamed(verdict(JobDumps(programs, GROUPS), tmp_path)) == [4]
+
+
+def test_a_rank_that_did_as_all_others_is_not_said_to_have_left_a_turn_out(tmp_path: Path) -> None:
+    """All others make fewer turns in the last round than ever; the one that makes as many as before waits for them."""
+    programs = {rank: _reported(rank, [4, 4, 2, 2] if rank == 0 else [4, 4, 2, 1]) for rank in range(8)}
+    found = verdict(JobDumps(programs, GROUPS, timed=False), tmp_path)
+    assert blamed(found) != [1]
