@@ -16,7 +16,7 @@ from .model import Call, Communicator, Queues
 from .readings import Kind, Reading, due, habit, read
 
 _WENT_WELL = 2  # times that a transition went well, which make it the rank's own
-_ASKED = 64  # other ranks whether they keep the same order
+_SAME_ORDER_ASKED = 64  # other ranks whether they keep the same order
 _TRIED = 8  # other ranks to whose order a rank's is compared
 
 
@@ -154,7 +154,7 @@ class AllGroups:
 
     def shared(self, rank: int, issued: IssuedCall, others: Iterable[int]) -> bool:
         """Whether another rank made the same calls in the same order, and that one too under its number."""
-        asked = (other for other in sorted(others)[:_ASKED] if other != rank and self.agree(rank, other))
+        asked = (other for other in sorted(others)[:_SAME_ORDER_ASKED] if other != rank and self.agree(rank, other))
         own = (issued.token, issued.number)
         return any(own == (each.token, each.number) for other in asked for each in self.calls(other))
 

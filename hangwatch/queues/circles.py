@@ -68,11 +68,10 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         return row
     if skip is None and without and (counted := fewer_than_others(one, stray, without)) is not None:
         return counted
-    none_told = skip is None and not without and one.blamed(stray) != stray
-    if none_told and (turn := _turn_less(chain, histories)) is not None:
+    if skip is None and not without and len(stray) != 1 and (turn := _turn_less(chain, histories)) is not None:
         return turn
     ended = _ended(one.edges, histories) if skip is None else []
-    if ended and none_told:
+    if ended and not without and one.blamed(stray) != stray:
         stray = one.fewer(ended)
     sure = skip.sure if skip is not None else not without and _alike(chain) and not ended
     cause, said = ("group-order-cycle", why) if skip is None else ("skipped-collective", skip.said)
