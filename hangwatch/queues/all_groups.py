@@ -16,6 +16,7 @@ from .model import Call, Communicator, Queues
 from .readings import Kind, Reading, due, habit, read
 
 _WENT_WELL = 2  # times that a transition went well, which make it the rank's own
+_SAME_ORDER_ASKED = 64  # other ranks whether they keep the same order
 _TRIED = 8  # other ranks to whose order a rank's is compared
 
 
@@ -151,6 +152,12 @@ class AllGroups:
         pairs = zip(mine, theirs, strict=False)
         return bool(mine) and all(a.token == b.token for a, b in pairs)
 
+    def shared(self, rank: int, issued: IssuedCall, others: Iterable[int]) -> bool:
+        """Whether another rank made the same calls in the same order, and that one too under its number."""
+        asked = (other for other in sorted(others)[:_SAME_ORDER_ASKED] if other != rank and self.agree(rank, other))
+        own = (issued.token, issued.number)
+        return any(own == (each.token, each.number) for other in asked for each in self.calls(other))
+
     def at_one_place(self, one: int, other: int) -> bool:
         """Whether the hosts of two ranks are known to stand in the same frames."""
         hosts = self._queues.hosts
@@ -224,7 +231,7 @@ class AllGroups:
 
         From the beginning where neither has lost any: ranks of other groups may share none.
         """
-        mine, theirs = self._without_gaps(rank), self._without_gaps(other)
+        mine, theirs = self.without_gaps(rank), self.without_gaps(other)
         if not (mine and theirs) or (mine[0].token == theirs[0].token and not (self.lost(rank) or self.lost(other))):
             return mine, theirs
         known = {(each.group.name, each.number): at for at, each in reversed(list(enumerate(theirs))) if not each.pair}
@@ -233,7 +240,7 @@ class AllGroups:
                 return mine[at:], theirs[known[each.group.name, each.number] :]
         return [], []
 
-    def _without_gaps(self, rank: int) -> list[IssuedCall]:
+    def without_gaps(self, rank: int) -> list[IssuedCall]:
         """The calls of a rank since which none of any group is lost, where each group has a ring of its own."""
         calls = self.calls(rank)
         if not self._queues.gaps:

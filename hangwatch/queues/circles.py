@@ -20,12 +20,15 @@ from .history import Histories
 from .left_out import LeftOut, left_out
 from .lone import alone_in_circle, made_again, once_more
 from .messages import uneven
-from .model import Call, Queues
-from .names import apart, at, named, ranks
+from .model import Queues
+from .names import apart, at, ranks
+from .own_rounds import fewer_than_ever
 from .phases import uneven_phases
 from .rhythm import Break
 from .stuck import Kind, Stuck
 from .tally import miscounted
+from .uneven_turns import turns_fewer, turns_more
+from .went_on import went_on
 
 _COUNTS_TOLD = 2  # messages of a circle whose numbers are told
 _MOST_TWINS = 64  # ranks that wait in the call which the stray one went on to, whose orders are compared as well
@@ -53,9 +56,11 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     stray, why = _stray(one)
     if one.messages:
         return _of_messages(one, stray, why)
-    if not stray and (skipped := _due_collective(one)) is not None:
-        return skipped
-    without, _ = _without(one.edges, stray)
+    if (turn := _turn_more(chain, histories)) is not None:
+        return turn
+    if not stray and (found := _turn_more(chain, histories, weak=True) or _due_collective(one)) is not None:
+        return found
+    without, _ = went_on(one, stray)
     if not without and (odd := miscounted(queues, chain)) is not None:
         return odd
     skip = _left_out(one, stray) if without else None
@@ -63,6 +68,8 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         return row
     if skip is None and without and (counted := fewer_than_others(one, stray, without)) is not None:
         return counted
+    if skip is None and not without and len(stray) != 1 and (turn := _turn_less(chain, histories)) is not None:
+        return turn
     ended = _ended(one.edges, histories) if skip is None else []
     if ended and not without and one.blamed(stray) != stray:
         stray = one.fewer(ended)
@@ -85,6 +92,18 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     return replace(_with_twins(found, _twins(one, skip)), left_out=skip.call, times=skip.times, without_way_past=later)
 
 
+def _turn_more(chain: Chain, histories: Histories, *, weak: bool = False) -> Finding | None:
+    """One of the ranks made a turn of a loop more than all others: then no order of groups is wrong."""
+    asked = (turns_more(each, histories, weak=weak) for each in chain.roots if each.kind is Kind.ABSENT)
+    return next(filter(None, asked), None)
+
+
+def _turn_less(chain: Chain, histories: Histories) -> Finding | None:
+    """The same of a turn less, where nothing else tells which rank left an order."""
+    asked = (turns_fewer(each, histories) for each in chain.roots if each.kind in (Kind.ABSENT, Kind.HELD))
+    return next(filter(None, asked), None)
+
+
 def _of_messages(one: Circle, stray: list[int], why: str) -> Finding:
     """Of a circle in which ranks wait for messages of each other."""
     if (skipped := _due_collective(one)) is not None:
@@ -96,9 +115,11 @@ def _of_messages(one: Circle, stray: list[int], why: str) -> Finding:
     broke = rhythm.the_one(one.histories.all_groups, one.inside, one.until) if not stray else None
     if broke is not None:
         return miscounted(one.queues, one.chain) or _broken(broke, one)
-    without, fix = _without(one.edges, stray)
+    without, fix = went_on(one, stray)
     if not without and (odd := miscounted(one.queues, one.chain)) is not None:
         return odd
+    if not without and (fewer := fewer_than_ever(one.queues, one.chain, one.histories)) is not None:
+        return fewer
     found = _finding(one, "point-to-point-deadlock", stray, why, without)
     named = one.blamed(stray) == stray and (one.histories.sited or bool(without))
     pure = all(each.peers for each in one.chain.roots)  # no collective is in it, which may have been left out before
@@ -116,9 +137,14 @@ def _of_messages(one: Circle, stray: list[int], why: str) -> Finding:
 
 
 def _again(one: Circle) -> Finding | None:
-    """One rank waits in a collective that it made right before, as never until then, and others in messages for it."""
+    """One rank waits in a collective that it made right before, as never until then, and others in messages for it.
+
+    None where it has made calls of its rounds behind that one: what comes between the two was not left out.
+    """
     for edge in one.edges:
-        if len(edge.waiting) == 1 and made_again(edge.one, edge.waiting, one.histories):
+        (rank, *more), orders = edge.waiting, one.histories.all_groups
+        behind = rank in edge.one.order and orders.went_on(rank, edge.one.order[rank])
+        if not (more or behind) and made_again(edge.one, edge.waiting, one.histories):
             return once_more(edge.one, edge.waiting, edge.awaited)
     return None
 
@@ -128,6 +154,8 @@ def _where_it_made_such(one: Circle, stray: list[int]) -> tuple[tuple[int, Frame
     for edge in one.edges:
         if list(edge.awaited) != stray or len(stray) != 1 or edge.one.kind is not Kind.PEER:
             continue
+        if stray[0] in edge.one.order:
+            break  # it has made that message, behind the one in which it waits
         waits, lane = edge.one.calls[edge.waiting[0]], edge.one.group.peers.get(stray[0])
         made = (one.queues.call(lane, place) for place in reversed(range(len(lane)))) if lane is not None else ()
         such = (
@@ -149,6 +177,7 @@ def _due_collective(one: Circle) -> Finding | None:
         if call is not None and not stuck.peers
         if (left := rhythm.left_out(orders, rank, one.histories.token_of(call))) is not None
         and not orders.first(rank, left[0].order)  # else it may have left its loop, or be alone in that call
+        and not orders.shared(rank, left[0], one.queues.ranks)  # else it did as others do
     ]
     if len(found) != 1:
         return None
@@ -289,25 +318,6 @@ def _made_before(rank: int, then: Stuck, one: Stuck, histories: Histories) -> bo
     return then.call is not None and histories.counted.made(rank, then.call, then.number, size, order)
 
 
-def _without(edges: list[Edge], stray: list[int]) -> tuple[str, str]:
-    """The sentence and the fix where the one rank that left its order went on without what others wait for."""
-    for edge, following in zip(edges, (*edges[1:], edges[0]), strict=True):
-        if list(edge.awaited) != stray or len(stray) != 1 or edge.one.kind not in (Kind.PEER, Kind.ABSENT):
-            continue
-        gone = f"Rank {stray[0]} went on to {_own(following.one, stray[0])} without"
-        if edge.one.kind is Kind.PEER:
-            (rank,) = edge.waiting
-            waits = edge.one.calls[rank]
-            lacking = f"{'receive from' if waits.op == 'send' else 'send to'} rank {rank}"
-            said = f"the {lacking}, which waits for it in a {word(waits)}{at(waits)}"
-        else:
-            lacking = f"{collective(edge.one)}{at(edge.one.call)}"
-            said = f"{lacking}, for which {ranks(edge.waiting)} {words.verb(len(edge.waiting), 'waits', 'wait')}"
-        fix = f"give rank {stray[0]} the {lacking} here, as in the rounds before, or leave it out on all sides"
-        return f"{gone} {said}: neither call can complete.", fix if edge.one.kind is Kind.PEER else ""
-    return "", ""
-
-
 def _left_out(one: Circle, stray: list[int]) -> LeftOut | None:
     """The call of that circle which the one stray rank left out."""
     edge = next(each for each in one.edges if list(each.awaited) == stray)
@@ -355,13 +365,3 @@ def _or_not_created(chain: Chain, record: str) -> Iterator[Alternative]:
             known = f"no {record} of {ranks(each.awaited)} tells of {each.group.title}"
             said = f"{known}: it may never have been created there"
             yield Alternative("new-group-mismatch", Certainty.UNDETERMINED, said)
-
-
-def _own(one: Stuck, rank: int) -> str:
-    """The call by what this rank made of it."""
-    call = one.calls.get(rank)
-    return f"{collective(one) if call is None else named(call, one.number, one.group)}{at(call)}"
-
-
-def word(call: Call) -> str:
-    return "send" if call.op == "send" else "receive"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hangwatch.model import Frame
+
 from .counts import Odd
 from .matching import kind_of
 from .model import Call, Communicator
-from .names import of_no_line
+from .names import apart, of_no_line
 from .readings import Kind
 
 
@@ -53,12 +55,36 @@ class Departure:
     bundled: bool = False  # among coalesced calls, which share a number: those behind them are paired as before
     in_step: bool = False  # told by the steps of live ranks: they made more of these calls than in every step before
     changed: bool = False  # the usual calls from the same lines, on tensors of sizes that are new to all
+    line: Frame | None = None  # the innermost one that tells an added call apart from others of its place
     run: bool = False  # one side left a run of calls, which the other one continued: by how many is not known
+
+    @property
+    def lines(self) -> tuple[Frame | None, Frame | None]:
+        """The lines by which the own call and the usual one are told apart."""
+        own, usual = apart(self.own, self.usual)
+        return (self.line if self.line is not None and not self.at_one_line else own), usual
 
     @property
     def at_one_line(self) -> bool:
         """Both calls come from one line: the call itself is another one, and not the path that led to it."""
         return self.own.where == self.usual.where
+
+    @property
+    def unplaced(self) -> bool:
+        """All that both sides recorded before are calls like the one that is missing, and older ones are lost."""
+        if self.kind is not Kind.SKIPPED or not self.against or self.scattered:
+            return False
+        lanes = [self.group.lanes[rank] for rank in (self.ranks[0], self.against[0])]
+        before = [lane.calls[: lane.places(self.number).start] for lane in lanes]
+        here = lanes[1].places(self.number)
+        usual = lanes[1].calls[here.start] if here else -1
+        return all(lane.lost for lane in lanes) and all(set(calls) == {usual} for calls in before)
+
+    @property
+    def only_one_behind(self) -> bool:
+        """One call was left out, and all that is recorded behind it is the next one: the two may only be swapped."""
+        one = self.kind is Kind.SKIPPED and self.count == 1 and not self.scattered
+        return one and self.agreeing <= 1 and not self.went_on and not self.ended
 
     @property
     def synchronises(self) -> bool:

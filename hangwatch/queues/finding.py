@@ -68,7 +68,8 @@ def wait_edges(one: Stuck, awaited: Iterable[int] | None = None) -> tuple[Wait, 
             for rank in waiting
             if (own := one.calls.get(rank)) is not None
         )
-    return (Wait(waiting[0], blamed, collective(one), call.where if call else None, also=tuple(waiting[1:])),)
+    what = named(call, one.number, one.group) if call else collective(one)
+    return (Wait(waiting[0], blamed, what, call.where if call else None, also=tuple(waiting[1:])),)
 
 
 def _other_end(one: Stuck, rank: int) -> tuple[int, ...]:

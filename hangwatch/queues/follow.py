@@ -47,20 +47,19 @@ class Follower:
     def next(self, one: Stuck) -> Iterator[Stuck]:
         """The stuck calls that hold up `one`.
 
-        A rank that has not come may stand in any call; one whose device has not started is held only by what it
-        enqueued before. What lacks a partner comes before what all have enqueued, which may only be on its way.
+        A rank that has not come may stand in any call; one that has enqueued it is held only by what it enqueued
+        before. What lacks a partner comes before what all have enqueued, which may only be on its way.
         """
         if one.kind in _ENDS:
             yield from self._same_batch(one) if one.kind is Kind.WIRE else ()
             yield from self._before_missing(one) if one.kind is Kind.MISSING else ()
             return
-        early = one.kind in (Kind.HELD, Kind.QUEUED)
         ranks = one.waiting if one.kind is Kind.QUEUED else one.awaited
         found = {
             id(other): other
             for rank in ranks
             for other in self._by_rank.get(rank, ())
-            if other is not one and not (early and not before(other, one, rank))
+            if other is not one and not (_has_enqueued(one, rank) and not before(other, one, rank))
         }
         if one.kind is Kind.QUEUED:
             found.update((id(other), other) for other in self._same_batch(one))
@@ -212,6 +211,11 @@ def _due_earlier(other: Stuck, one: Stuck) -> bool:
     if other is one or other.kind is not Kind.ABSENT or not common or not set(other.awaited) & set(one.awaited):
         return False
     return all(before(other, one, rank) for rank in common)
+
+
+def _has_enqueued(one: Stuck, rank: int) -> bool:
+    """Whether an awaited rank has enqueued its part, and is held by something before it."""
+    return one.kind in (Kind.HELD, Kind.QUEUED) or (one.kind is Kind.PEER and rank in one.order)
 
 
 def before(other: Stuck, one: Stuck, rank: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .history import Histories
+from .model import Call
 from .stuck import Stuck
 from .turns import OFTEN
 
@@ -44,7 +45,12 @@ def _is_new(root: Stuck, rank: int, histories: Histories) -> bool:
     if root.peers:
         way = (call.op, call.source, call.target)
         before = [each for each in before if (each.op, each.source, each.target) == way]
-        return len(before) >= OFTEN and call not in before
+        retyped = bool(before) and _types(call) not in set(map(_types, before))  # no batch is of another type
+        return (len(before) >= OFTEN or retyped) and call not in before
     if not root.sides:
         return bool(before) and call not in before
     return bool(before) and histories.token_of(call) not in set(map(histories.token_of, set(before)))
+
+
+def _types(call: Call) -> tuple[str, ...]:
+    return call.input_dtypes or call.output_dtypes

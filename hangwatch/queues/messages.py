@@ -12,7 +12,7 @@ from .finding import Finding, victims, wait_edges
 from .follow import Chain
 from .history import Histories
 from .model import Call, Communicator, Queues
-from .names import at
+from .names import at, ranks
 from .pairs import fits
 from .readings import due
 from .stuck import Kind, Stuck
@@ -29,6 +29,7 @@ class _Habit:
     made: Call
     due: Call
     times: int
+    behind: bool = False  # the message that was due is on record behind it
 
     @property
     def kept(self) -> bool:
@@ -50,7 +51,10 @@ def left_out_before(queues: Queues, chain: Chain, histories: Histories) -> Findi
         mine, theirs = habits[rank], habits[other]
         if mine is None or theirs is None or mine.kept or not theirs.kept or not fits(mine.due, theirs.made):
             continue
-        return _left_out(chain, rank, other, mine, theirs)
+        if mine.behind and _made_as_many(queues, root.group, rank, other, mine.made):
+            return _swapped(chain, rank, other, mine, theirs)
+        if min(mine.times, theirs.times) >= OFTEN:
+            return _left_out(chain, rank, other, mine, theirs)
     return None
 
 
@@ -60,14 +64,36 @@ def _habit(queues: Queues, root: Stuck, rank: int, histories: Histories) -> _Hab
     until = [place for place in range(len(lane)) if lane.order[place] <= root.order[rank]]
     calls = [call for place in until if _operation(call := queues.call(lane, place)) == _operation(own)]
     *before, last = map(histories.token_of, calls)
-    token, times = due(before) or (-1, 0)
+    token, times = due(before, 1) or (-1, 0)
     usual = next((call for call in reversed(calls[:-1]) if histories.token_of(call) == token), None)
-    if usual is None or times < OFTEN:
+    if usual is None:
         return None
     if token == last:
         return _Habit(own, own, times)
-    behind, _ = due([*before, token]) or (-1, 0)
-    return _Habit(own, usual, times) if behind == last else None
+    following, _ = due([*before, token], 1) or (-1, 0)
+    later = (queues.call(lane, place) for place in range(len(until), len(lane)))
+    behind = any(histories.token_of(call) == token for call in later)
+    return _Habit(own, usual, times, behind) if following == last else None
+
+
+def _swapped(chain: Chain, rank: int, other: int, mine: _Habit, theirs: _Habit) -> Finding:
+    """Both ends have made equally many messages, and this one made two of them in the other order."""
+    (word, to), (counterpart, _) = _WORDS[mine.due.op], _WORDS[theirs.made.op]
+    return Finding(
+        "point-to-point-deadlock",
+        Certainty.LIKELY,
+        f"Rank {rank} made two messages in another order than before: its {word} {to} rank {other}{at(mine.made)} came"
+        f" before that{at(mine.due)}, and meets the {counterpart} of rank {other}{at(theirs.made)}, which is of another"
+        " size or type.",
+        culprits=((rank, mine.made.where),),
+        victims=victims(chain.path, (rank,)),
+        evidence=(
+            f"until then rank {rank} made the {word}{at(mine.due)} first; rank {other} kept to its own order",
+            f"{ranks((rank, other))} have made equally many such messages",
+        ),
+        waits=tuple(edge for each in chain.path for edge in wait_edges(each, (rank,))),
+        fix=f"make the {word}s of rank {rank} in the order of the {counterpart}s of rank {other}",
+    )
 
 
 def _left_out(chain: Chain, rank: int, other: int, mine: _Habit, theirs: _Habit) -> Finding:
@@ -166,6 +192,14 @@ def _batches(queues: Queues, group: Communicator, rank: int, wanted: _Operation)
         if call.where in lines and call.source is not None:
             found.setdefault(number, []).append(_operation(call))
     return found if len(lines) == 1 and None not in lines else {}
+
+
+def _made_as_many(queues: Queues, group: Communicator, rank: int, other: int, call: Call) -> bool:
+    """Whether both ends have made as many messages of that way, where all of them are on record."""
+    if any(group.peers[each].lost for each in (rank, other)):
+        return False
+    theirs = ("recv" if call.op == "send" else "send", call.source, call.target)
+    return _count(queues, group, rank, _operation(call)) == _count(queues, group, other, theirs)
 
 
 def _count(queues: Queues, group: Communicator, rank: int, wanted: _Operation) -> int:

@@ -9,11 +9,10 @@ from typing import NamedTuple
 from hangwatch import words
 from hangwatch.model import Certainty
 
-from .circles import word
 from .finding import Finding, collective, victims, wait_edges
 from .follow import Chain
 from .model import Call, Queues
-from .names import at, named, ranks
+from .names import at, named, ranks, word
 from .pairs import stuck_pairs
 from .stuck import Kind, Stuck
 

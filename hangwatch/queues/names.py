@@ -19,6 +19,11 @@ def named(call: Call, number: int, group: Communicator) -> str:
     return f"{call.op} {number} of {group.title}"
 
 
+def word(call: Call) -> str:
+    """What a message is to the rank that made it."""
+    return "send" if call.op == "send" else "receive"
+
+
 def at(call: Call | None) -> str:
     """(train.py:71), or nothing where no line was recorded."""
     return words.at(call.where if call is not None else None)
@@ -35,6 +40,16 @@ def apart(own: Call, usual: Call) -> tuple[Frame | None, Frame | None]:
         if one != other:
             return one, other
     return own.where, usual.where
+
+
+def telling_line(call: Call, calls: Iterable[Call]) -> Frame | None:
+    """The innermost line of the program on the way to a call that no other one from the same place was made through.
+
+    All layers of a model may call from one line, in training and elsewhere.
+    """
+    path = path_of(call)
+    known = {frame for each in calls if each.where == call.where and path_of(each) != path for frame in path_of(each)}
+    return next((frame for frame in reversed(path) if frame not in known), call.where) if known else call.where
 
 
 def of_one_path(one: Call, other: Call) -> bool:

@@ -9,6 +9,7 @@ group tells so, where the program describes its groups.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import combinations
 
 from hangwatch import words
 from hangwatch.model import Certainty, Frame, Stage
@@ -17,9 +18,10 @@ from .finding import Finding, collective, victims, wait_edges
 from .follow import Chain
 from .model import Communicator, Queues
 from .names import at, ranks
-from .stuck import Stuck
+from .stuck import Kind, Stuck
 
 _Order = tuple[tuple[str, str], ...]  # the groups of the same ranks, each by its name and its description
+_SAME_MEMBERS = "give new_group the same ranks on every rank: compute the lists of all groups, not only of the own one"
 _FIX = "call new_group for every group on every rank, in one order, outside of any condition"
 
 
@@ -34,12 +36,54 @@ def under_other_names(queues: Queues, chain: Chain) -> Finding | None:
         parts = _parts(queues, one.group)
         if len(parts) > 1 and one.waiting:
             return _found(queues, one, parts, chain)
+    return _before_its_first_call(queues, chain)
+
+
+def _before_its_first_call(queues: Queues, chain: Chain) -> Finding | None:
+    """The awaited ranks have one group with different members: its set-up blocks them, and leaves no call on record."""
+    root = chain.roots[0]
+    if chain.circle or root.kind is not Kind.ABSENT:
+        return None
+    unused: dict[str, list[Communicator]] = {}
+    for each in queues.communicators:
+        if _users(each) and not (each.guessed or _is_used(each)):
+            unused.setdefault(each.name, []).append(each)
+    for one, other in (pair for same in unused.values() for pair in combinations(same, 2)):
+        users = _users(one), _users(other)
+        meet = users[0] & set(other.members) or users[1] & set(one.members)
+        apart = one.members != other.members and users[0].isdisjoint(users[1])
+        if apart and meet and users[0] | users[1] <= set(root.awaited):
+            return _of_set_up(queues, root, (one, other), chain)
     return None
+
+
+def _is_used(group: Communicator) -> bool:
+    return any(map(len, (*group.lanes.values(), *group.peers.values())))
+
+
+def _of_set_up(queues: Queues, root: Stuck, groups: tuple[Communicator, Communicator], chain: Chain) -> Finding:
+    sides = sorted(groups, key=lambda each: -len(_users(each)))
+    odd = _odd([_users(each) for each in sides]) or list(root.awaited)
+    told = [(ranks(_users(each)), ranks(each.members), len(_users(each))) for each in sides[::-1]]
+    held = words.listed(f"{who} {words.verb(many, 'has', 'have')} it with {members}" for who, members, many in told)
+    return Finding(
+        "new-group-mismatch",
+        Certainty.LIKELY,
+        f"{words.capital(sides[0].title)} does not have the same members on all ranks: {held}. Its first call does not"
+        f" return then; {ranks(root.awaited)} never enqueued {collective(root)}{at(root.call)}, for which"
+        f" {ranks(root.waiting)} {words.verb(len(root.waiting), 'waits', 'wait')}.",
+        stage=Stage.START,
+        culprits=tuple((rank, None) for rank in odd),
+        victims=victims(chain.path, odd),
+        evidence=tuple(f"{sides[0].title} is of {members} in the {queues.record} of {who}" for who, members, _ in told),
+        waits=wait_edges(root),
+        fix=_SAME_MEMBERS,
+    )
 
 
 def _orders(queues: Queues, group: Communicator) -> dict[_Order, list[int]]:
     """Which ranks made the groups of these members under which names, where all describe the same ones."""
-    same = [each for each in queues.communicators if each.members == group.members]
+    same = [each for each in queues.communicators if each.members == group.members and not each.guessed]
     if not any(each.described for each in same):
         return {}
     found: dict[_Order, list[int]] = {}
@@ -114,7 +158,7 @@ def _unlike_members(queues: Queues, one: Stuck, other: Communicator, chain: Chai
             for each in groups
         ),
         waits=wait_edges(one),
-        fix="give new_group the same ranks on every rank: compute the lists of all groups, not only of the own one",
+        fix=_SAME_MEMBERS,
     )
 
 
@@ -138,7 +182,8 @@ def _line(queues: Queues, group: Communicator, rank: int) -> Frame | None:
 
 def _parts(queues: Queues, group: Communicator) -> list[Communicator]:
     """The communicators of the same members that no rank has twice, those of most ranks first."""
-    same = [each for each in queues.communicators if each.members == group.members and _users(each)]
+    named = (each for each in queues.communicators if each.members == group.members and not each.guessed)
+    same = [each for each in named if _users(each)]
     users = [rank for each in same for rank in _users(each)]
     return sorted(same, key=lambda each: -len(_users(each))) if len(users) == len(set(users)) else []
 

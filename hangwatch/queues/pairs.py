@@ -177,6 +177,7 @@ def _judged(queues: Queues, group: Communicator, own: list[_Open], theirs: list[
     ahead = theirs[0]
     if ahead is partner or ahead.number == partner.number:  # the calls of its batch are issued together
         return _met(queues, found, first, partner)
+    found.order[first.peer] = partner.order
     return found
 
 

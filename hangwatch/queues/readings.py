@@ -84,6 +84,8 @@ def _of_one_kind(reading: Reading, mine: Sequence[int], theirs: Sequence[int], k
 
 def _read(row: Sequence[int], usual: Sequence[int], place: int) -> Reading:
     mine, theirs = list(row[place : place + LOOKED_AT + FARTHEST]), list(usual[place:])
+    if (moved := _moved_to_the_end(mine, theirs)) is not None:
+        return moved
     due = theirs + _expected(usual, LOOKED_AT + FARTHEST - len(theirs))
     found = [each for each in _tried(mine, due, len(theirs)) if each.agreeing]
     skipped = next((each for each in found if each.kind is Kind.SKIPPED), None)
@@ -103,6 +105,17 @@ def _read(row: Sequence[int], usual: Sequence[int], place: int) -> Reading:
     if other is not None and (best is None or other.agreeing >= best.agreeing):
         return other if best is None or other.agreeing > best.agreeing else Reading(Kind.OTHER, whole=True)
     return best or Reading(Kind.OTHER, instead=turns)
+
+
+def _moved_to_the_end(mine: Sequence[int], theirs: Sequence[int]) -> Reading | None:
+    """Both recorded the same calls there, the first few in another order, and no call that the other one lacks.
+
+    Were one left out, the rank would have come a call further in its program than the others.
+    """
+    if len(mine) != len(theirs) or Counter(mine) != Counter(theirs):
+        return None
+    moved = next(count for count in range(2, len(mine) + 1) if Counter(mine[:count]) == Counter(theirs[:count]))
+    return Reading(Kind.MOVED, moved, len(mine), whole=True) if mine[moved:] == theirs[moved:] else None
 
 
 def _of_both(skipped: Reading, extra: Reading, mine: list[int], before: list[int]) -> Reading:

@@ -33,7 +33,8 @@ def the_one(orders: AllGroups, ranks: Iterable[int], until: dict[int, int]) -> B
 def left_out(orders: AllGroups, rank: int, token: int) -> tuple[IssuedCall, int] | None:
     """What a rank called in place of that call, which was due by each earlier round, and how often; None if it was not.
 
-    Only behind the last such call that is complete.
+    Only behind the last such call that is complete. A rank that makes such a call behind it was only later, unless a
+    whole round lies before that one.
     """
     calls = orders.calls(rank)
     tokens = [each.token for each in calls]
@@ -41,8 +42,13 @@ def left_out(orders: AllGroups, rank: int, token: int) -> tuple[IssuedCall, int]
     for place in range(since + 1, min(len(tokens), since + _LAST_CALLS)):
         always, times = due(tokens[:place]) or (-1, 0)
         if always == token != tokens[place]:
-            return calls[place], times
+            return (calls[place], times) if _is_round(tokens[since + 1 : place], tokens[place:], token) else None
     return None
+
+
+def _is_round(before: list[int], behind: list[int], token: int) -> bool:
+    """Whether the calls behind the place, up to the next one of that token, are as many as those before it; or none."""
+    return token not in behind or behind[: behind.index(token)] == before
 
 
 def _last_break(rank: int, calls: Sequence[IssuedCall]) -> Break | None:

@@ -26,9 +26,12 @@ from .motion import Lateness, late_by_habit
 from .names import at, named, of_one_path, ranks
 from .other_names import under_other_names
 from .overrun import overrun
+from .own_rounds import fewer_than_ever, or_one_too_many
 from .pairs import older_senders
+from .stopped_sooner import stopped_sooner
 from .stuck import Kind, Stuck, older_records
 from .tally import miscounted
+from .uneven_turns import turns_more
 
 _MOST_BESIDE = 3  # further groups that a summary tells of
 _ENDED = "a process that has ended or is frozen writes none"
@@ -80,6 +83,8 @@ def _absent(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     before = departed_in(root, histories)
     if before is not None:
         return before
+    if (turns := turns_more(root, histories)) is not None:
+        return turns
     if made_again(root, root.waiting, histories):
         return once_more(root, root.waiting, root.awaited)
     if (more := overrun(root, histories)) is not None:
@@ -136,7 +141,7 @@ def _never_came(queues: Queues, chain: Chain) -> Finding:
         f" {ranks(root.waiting)} {words.verb(len(root.waiting), 'waits', 'wait')}.{more}",
         culprits=tuple((rank, _last_line(queues, rank)) for rank in absent),
         victims=victims(path, absent),
-        evidence=(*_last_calls(queues, absent, root), *without_record(queues, root)),
+        evidence=(*_last_calls(queues, absent, root), *stopped_sooner(root), *without_record(queues, root)),
         details=(f"{_HOST} {ranks(absent)}.",),
         alternatives=tuple(_elsewhere(queues, absent)),
         waits=tuple(edge for each in reversed(path) for edge in wait_edges(each)),
@@ -340,6 +345,8 @@ def _peer(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         return _stale(queues, chain, histories, "sends that other ranks received from")
     if (left := messages.left_out_of_batch(queues, chain)) is not None:
         return left
+    if (fewer := fewer_than_ever(queues, chain, histories)) is not None:
+        return fewer
     (rank,), (peer,) = root.waiting, root.awaited
     call = root.calls[rank]
     wanted, word = ("recv", "receive") if call.op == "send" else ("send", "send")
@@ -359,6 +366,7 @@ def _peer(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         victims=victims((*chain.path, *alike), absent),
         evidence=(f"open on rank {rank}: {call.op} {root.number}{at(call)}{lacking}",),
         details=(f"{_HOST} rank {peer}.",) if known else (),
+        alternatives=or_one_too_many(queues, root),
         waits=tuple(edge for each in reversed((*chain.path, *alike)) for edge in wait_edges(each)),
         fix=f"find out why {ranks(absent)} did not come to {words.verb(len(absent), 'its', 'their')} {word}",
         passing=True,

@@ -9,13 +9,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 
 from hangwatch import words
-from hangwatch.model import Certainty, Frame
+from hangwatch.model import Alternative, Certainty, Frame
 
-from .finding import Finding, victims, wait_edges
+from .finding import Finding, alone_cause, victims, wait_edges
 from .follow import Chain
 from .matching import shape
 from .model import Communicator, Lane, Queues
@@ -40,6 +40,7 @@ class _Uneven:
     between: tuple[int, int]  # numbers; 0 for the beginning
     usual: int  # of most other counts, or of this way between all earlier collectives
     habit: bool = False  # the latter
+    behind: bool = False  # the end that counts fewer made the others behind the second collective
 
 
 def miscounted(queues: Queues, chain: Chain) -> Finding | None:
@@ -49,7 +50,7 @@ def miscounted(queues: Queues, chain: Chain) -> Finding | None:
         ends = {rank for each in chain.path for rank in (*each.waiting, *each.awaited)}
         for uneven in _uneven(queues, group):
             if (set(uneven.way) <= ends or len(chain.path) == 1) and _same_end(queues, uneven):
-                return _finding(queues, group, chain, uneven)
+                return _finding(queues, group, chain, replace(uneven, behind=_made_behind(queues, group, uneven)))
     return None
 
 
@@ -78,6 +79,31 @@ def _same_end(queues: Queues, uneven: _Uneven) -> bool:
     lanes = (around.lanes[rank] for rank in uneven.way)
     one, other = (queues.call(lane, lane.places(number).start) for lane in lanes)
     return shape(one) == shape(other) and one.where == other.where
+
+
+def _made_behind(queues: Queues, group: Communicator, uneven: _Uneven) -> bool:
+    """Whether the end that counts fewer made the rest behind that collective, with all of its messages of the round.
+
+    Where it made others of that round before it, those behind may be of the next round.
+    """
+    rank = uneven.way[0 if uneven.sent < uneven.received else 1]
+    until = {each: _order(uneven.around, each, uneven.between[1]) for each in uneven.way}
+    since = _order(uneven.around, rank, uneven.between[0])
+    if any(since < order < until[rank] for order in group.peers[rank].order):
+        return False
+    found: dict[Way, list[int]] = {}
+    for each in uneven.way:
+        lane = group.peers[each]
+        for place in range(bisect_left(lane.order, until[each]), len(lane)):
+            _count(found, queues, group, lane, place)
+    sent, received = found.get(uneven.way, (0, 0))
+    return uneven.sent + sent == uneven.received + received
+
+
+def _order(around: Communicator, rank: int, number: int) -> int:
+    """The place of a collective among all calls of a rank; that of number 0 lies before all of them."""
+    lane = around.lanes[rank]
+    return lane.order[lane.places(number).start] if number else -1
 
 
 def _spans(lanes: Sequence[Lane]) -> list[tuple[int, int]]:
@@ -112,8 +138,7 @@ def _counted(queues: Queues, group: Communicator, around: Communicator, between:
     """For each way of messages how many were sent and how many received between two collectives."""
     found: dict[Way, list[int]] = {}
     for rank, lane in group.peers.items():
-        own = around.lanes[rank]
-        since, until = (own.order[own.places(number).start] if number else -1 for number in between)
+        since, until = (_order(around, rank, number) for number in between)
         for place in range(bisect_left(lane.order, since), bisect_left(lane.order, until)):
             _count(found, queues, group, lane, place)
     return {way: (pair[0], pair[1]) for way, pair in found.items()}
@@ -135,13 +160,11 @@ def _finding(queues: Queues, group: Communicator, chain: Chain, uneven: _Uneven)
         else (target, "receive", source, uneven.received, uneven.sent)
     )
     counterpart = "receive" if kind == "send" else "send"
-    made = "left out" if count < other else "added"
-    difference = abs(count - other)
-    to, back = ("to", "from") if kind == "send" else ("from", "to")
+    back = "from" if kind == "send" else "to"
     return Finding(
         "point-to-point-deadlock",
         Certainty.LIKELY,
-        f"Rank {odd} {made} {words.plural(difference, kind)} {to} rank {peer}: {_span(uneven)} it enqueued"
+        f"Rank {odd} {_changed(uneven, count < other, kind, peer)}: {_span(uneven)} it enqueued"
         f" {words.plural(count, kind)}, and rank {peer} {words.plural(other, counterpart)} {back} it.",
         culprits=((odd, _line(queues, group, odd, peer, kind)),),
         victims=victims(chain.path, (odd,)),
@@ -152,8 +175,33 @@ def _finding(queues: Queues, group: Communicator, chain: Chain, uneven: _Uneven)
             f"between the collectives before, {ranks(uneven.way)} counted alike",
         ),
         waits=tuple(edge for each in chain.path for edge in wait_edges(each)),
-        fix=f"give each {kind} of rank {odd} its {counterpart} on rank {peer}, in every step",
+        alternatives=_or_once_more(uneven, odd) if uneven.behind and count < other else (),
+        fix=_fix(uneven, (odd, kind), (peer, counterpart), fewer=count < other),
     )
+
+
+def _or_once_more(uneven: _Uneven, odd: int) -> tuple[Alternative, ...]:
+    said = f"rank {odd} may have made collective {uneven.between[1]} of {uneven.around.title} once more than the others"
+    return (Alternative(alone_cause((odd,)), Certainty.UNDETERMINED, said),)
+
+
+def _fix(uneven: _Uneven, odd: tuple[int, str], peer: tuple[int, str], *, fewer: bool) -> str:
+    """What is there, and what it lacks: where the odd end made fewer, those of its peer lack some."""
+    if uneven.behind:
+        number, title = uneven.between[1], uneven.around.title
+        return f"let rank {odd[0]} make its messages and collective {number} of {title} in the order of its peers"
+    (rank, made), (other, lacks) = (peer, odd) if fewer else (odd, peer)
+    return f"give each {made} of rank {rank} its {lacks} on rank {other}, in every step"
+
+
+def _changed(uneven: _Uneven, fewer: bool, kind: str, peer: int) -> str:
+    """What the odd end did with the messages by which the two differ."""
+    difference = words.plural(abs(uneven.sent - uneven.received), kind)
+    said = f"{difference} {'to' if kind == 'send' else 'from'} rank {peer}"
+    if uneven.behind:
+        where = "only behind" if fewer else "ahead of"
+        return f"made {said} {where} collective {uneven.between[1]} of {uneven.around.title}"
+    return f"{'left out' if fewer else 'added'} {said}"
 
 
 def _span(uneven: _Uneven) -> str:

@@ -14,6 +14,7 @@ from hangwatch.model import Frame
 from hangwatch.queues.model import COMPLETED, SCHEDULED, STARTED, Call, Communicator, Lane, Queues
 
 from . import batches, entry_fields
+from .anew import Entry, without_former_groups
 from .clocks import clocks
 from .document import DumpError
 from .runs import of_earlier_runs
@@ -37,6 +38,7 @@ class _Rank:
     config: Config = field(default_factory=dict)
     status: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     identifiers: dict[str, Name] = field(default_factory=dict)
+    made_again: frozenset[str] = frozenset()  # names of groups of which the ring held a former one, left out
     lost: bool = False
     timed: bool = False  # a start was recorded by itself
     at_once: bool = False  # a start was recorded with the end, as where one look discovers both
@@ -52,6 +54,12 @@ class _Rank:
     def last_call_ns(self) -> int:
         """When the last recorded call was made, in nanoseconds since 1970; 0 where none is recorded."""
         return max((lane.created[-1] for lane in self.lanes.values() if len(lane)), default=0)
+
+    def forget_former(self, name: str, made_ns: int) -> None:
+        """Leave out the calls of a group that was made again at that time, where all of them are of the former one."""
+        for key, lane in self.lanes.items():
+            if key[0] == name and name not in self.made_again and len(lane) and lane.created[-1] < made_ns:
+                self.lanes[key] = Lane(lane.rank)
 
     def set_back(self, ns: int) -> None:
         """Take away by how much the rank's clock is ahead; 0 stays "not known"."""
@@ -108,9 +116,10 @@ class QueueReader:
         if not isinstance(entries, list):
             raise DumpError("it has not the shape of a dump (its entries are no list)")
         found.lost = bool(entries) and int(entries[0].get("record_id") or 0) > 0
+        entries, found.made_again = without_former_groups(entries)
         self._entries(rank, entries, found)
-        for lane in found.lanes.values():
-            lane.lost = found.lost
+        for (name, _, _), lane in found.lanes.items():
+            lane.lost = found.lost and name not in found.made_again
         for (name, description, p2p), lane in found.lanes.items():
             if p2p:
                 batches.count(entries, lane, found.lanes.get((name, description, False)))
@@ -125,7 +134,7 @@ class QueueReader:
         self.queues_so_far.versions[rank] = str(document.get("version", ""))
         return found
 
-    def _entries(self, rank: int, entries: list[dict[str, Any]], found: _Rank) -> None:
+    def _entries(self, rank: int, entries: list[Entry], found: _Rank) -> None:
         known: dict[Any, int] = {}  # valid within one document: frames are told apart by identity
         seen: dict[Any, Lane] = {}
         last, completion = 0, 0
@@ -213,6 +222,7 @@ class QueueReader:
 
     def queues(self) -> Queues:
         """The queues of all documents that were added, but for those of earlier runs."""
+        self._forget_former_groups()
         found = self._together()
         if earlier := of_earlier_runs(found):
             for rank in earlier:
@@ -228,6 +238,14 @@ class QueueReader:
                     found.written[rank] -= clock.ahead_ns
             found = self._together()
         return found
+
+    def _forget_former_groups(self) -> None:
+        """A rank that has made no call of a group that was made again still records those of the former one."""
+        for known in list(self._ranks.values()):
+            for (name, _, _), lane in known.lanes.items():
+                if name in known.made_again:
+                    for other in self._ranks.values():
+                        other.forget_former(name, lane.created[0])
 
     def _together(self) -> Queues:
         found = self.queues_so_far

@@ -42,3 +42,28 @@ def test_the_wait_names_the_line_of_the_call_that_was_left_out_as_the_summary_do
     assert blamed(found) == [2]
     assert "Rank 2 left out all_reduce 11 of the default group (train.py:290)" in found.summary
     assert [edge.where.line for edge in found.waits if edge.where] == [290]
+
+
+def test_which_of_equal_calls_is_missing_is_not_claimed_where_older_ones_are_lost(tmp_path: Path) -> None:
+    turns: list[Step] = [Made("all_reduce", 22, 1024)] * 60
+    end: list[Step] = [Made("barrier", 80, 0)]
+    programs = {rank: [*turns[rank == 6 :], *end] for rank in range(8)}
+    found = verdict(JobDumps(programs, window=20), tmp_path)
+    assert blamed(found) == [6]
+    assert "1 call of all_reduce" in found.summary
+    assert "too few, and which one is no longer on record" in found.summary
+    assert [each.cause for each in found.alternatives] == ["uneven-steps"]
+
+
+def test_an_added_call_of_a_layer_is_told_by_the_line_that_no_other_one_came_by(tmp_path: Path) -> None:
+    def turn(*, sampled: bool = False) -> list[Step]:
+        forward: list[Step] = [Made("_all_gather_base", 41, size, out=4 * size) for size in (100, 200, 300)]
+        backward: list[Step] = [Made("_reduce_scatter_base", 0, 4 * size, out=size) for size in (300, 200, 100)]
+        sample: list[Step] = [Made("_all_gather_base", 41, size, out=4 * size, via=8) for size in (100, 200, 300)]
+        return [*forward, *(sample if sampled else []), *backward, Sync()]
+
+    programs = {rank: [step for at in range(4) for step in turn(sampled=(rank, at) == (3, 2))] for rank in range(4)}
+    found = verdict(JobDumps(programs), tmp_path)
+    assert blamed(found) == [3]
+    assert "(train.py:8)" in found.summary
+    assert [each.where.line for each in found.culprits if each.where] == [8]

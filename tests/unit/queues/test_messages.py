@@ -115,3 +115,40 @@ def test_the_sends_and_receives_of_a_pair_are_counted_where_one_end_went_on_to_a
     found = verdict(JobDumps(programs), tmp_path)
     assert "rank 0 has made 10 sends to rank 1, and rank 1 9 receives from it" in found.evidence
     assert found.fix == "give each send of rank 0 its receive on rank 1, before the next collective"
+
+
+def _two(rank: int, turns: int, *, swapped: bool = False) -> list[Step]:
+    """Rank 0 sends two tensors in each turn; rank 1 may take those of the last one in the other order."""
+    found: list[Step] = []
+    for turn in range(turns):
+        last, name = turn == turns - 1, "recv" if rank else "send"
+        one, other = Call(name, 6, 10, peer=1 - rank), Call(name, 7, 20, peer=1 - rank)
+        found += [other, one] if swapped and last else [one, other]
+        found += [Call("all_reduce", 15, 1)]
+    return found
+
+
+@pytest.mark.parametrize("turns", [3, 4])
+def test_two_messages_in_the_other_order_are_swapped_and_none_is_left_out(turns: int, tmp_path: Path) -> None:
+    found = verdict(JobDumps({0: _two(0, turns), 1: _two(1, turns, swapped=True)}), tmp_path)
+    assert (found.cause, found.certainty, blamed(found)) == ("point-to-point-deadlock", Certainty.LIKELY, [1])
+    assert found.summary.startswith("Rank 1 made two messages in another order than before: its receive from rank 0")
+    assert "left out" not in found.summary
+
+
+class Retyped(JobDumps):
+    """The first message of the last turn does not complete, since rank 0 gives it another type than before."""
+
+    def document(self, rank: int) -> dict[str, Any]:
+        found = super().document(rank)
+        last = max(at for at, entry in enumerate(found["entries"]) if entry["frames"][1]["line"] == 6)
+        entries = found["entries"][: last + 1]
+        entries[last] |= {"state": "started", "time_discovered_completed_ns": None, "retired": False}
+        entries[last] |= {"input_dtypes": ["Half"], "output_dtypes": ["Half"]} if rank == 0 else {}
+        return found | {"entries": entries, "pg_status": {}}
+
+
+def test_one_earlier_message_tells_whose_type_is_new(tmp_path: Path) -> None:
+    found = verdict(Retyped({rank: _two(rank, 2) for rank in range(2)}), tmp_path)
+    assert (found.certainty, blamed(found)) == (Certainty.LIKELY, [0])
+    assert "differ in type, float16 against bfloat16" in found.summary

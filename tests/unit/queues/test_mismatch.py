@@ -318,3 +318,33 @@ def test_calls_in_another_order_are_mended_by_one_order_and_not_by_their_sizes(t
     assert blamed(found) == [2]
     assert "in another order" in found.summary
     assert found.fix.startswith("make these calls in one order on every rank")
+
+
+def test_one_operation_of_another_size_without_lines_is_no_other_collective(tmp_path: Path) -> None:
+    layers: list[Step] = [Call("_reduce_scatter_base", 30, 600, out=100), Sync()]
+    padded: list[Step] = [Call("_reduce_scatter_base", 30, 660, out=110), Sync()]
+    programs = every(6, layers * 6, {2: [*layers * 5, *padded]})
+    found = verdict(JobDumps(programs, frames=False, timed=False), tmp_path)
+    assert blamed(found) == [2]
+    assert found.summary.startswith("The ranks give _reduce_scatter_base different sizes or types as number 6")
+    assert "in the place of" not in found.summary
+
+
+class Nested(JobDumps):
+    """A call of line 14 is made by a helper, which the function that makes all other calls called at line 12."""
+
+    def document(self, rank: int) -> dict[str, Any]:
+        found = super().document(rank)
+        for entry in found["entries"]:
+            if entry["frames"][1]["line"] == 14:
+                outer = {"name": "train_step", "filename": entry["frames"][1]["filename"], "line": 12}
+                entry["frames"][1:2] = [entry["frames"][1] | {"name": "on_error"}, outer]
+        return found
+
+
+def test_a_call_of_a_helper_in_the_function_of_the_loop_need_not_be_behind_the_loop(tmp_path: Path) -> None:
+    program: list[Step] = [Call("broadcast", 9, 640), Sync()] * 6
+    failed: list[Step] = [*program[:8], Call("barrier", 14, 0), Sync()]
+    found = verdict(Nested(every(6, program, {3: failed}), timed=False), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("rank-local-decision", [3], "undetermined")
+    assert "uneven-steps" in [each.cause for each in found.alternatives]

@@ -106,3 +106,27 @@ def test_of_two_lists_of_members_that_fit_the_other_groups_neither_is_named(tmp_
     job.taken = (3, 5)
     found = verdict(job, tmp_path)
     assert (found.cause, blamed(found)) == ("new-group-mismatch", [])
+
+
+class BeforeTheFirstCall(JobDumps):
+    """Rank 4 leaves rank 7 out of a group that ranks 5-7 make with it; its set-up blocks all of them."""
+
+    def document(self, rank: int) -> dict[str, Any]:
+        found = super().document(rank)
+        if rank == 4:
+            found["pg_config"]["1"] = found["pg_config"]["1"] | {"ranks": "[4, 5, 6]"}
+        return found
+
+
+def test_awaited_ranks_that_have_one_group_with_different_members_are_in_its_set_up(tmp_path: Path) -> None:
+    rounds: list[Step] = [Call("all_reduce", 40, 8), Sync()]
+    programs = {rank: 3 * rounds if rank < 4 else 2 * rounds for rank in range(8)}
+    found = verdict(BeforeTheFirstCall(programs, {"b": (4, 5, 6, 7)}), tmp_path)
+    assert (found.cause, found.certainty, blamed(found)) == ("new-group-mismatch", Certainty.LIKELY, [4])
+    assert "rank 4 has it with ranks 4-6 and ranks 5-7 have it with ranks 4-7" in found.summary
+
+
+def test_ranks_that_have_one_group_alike_may_be_anywhere(tmp_path: Path) -> None:
+    rounds: list[Step] = [Call("all_reduce", 40, 8), Sync()]
+    programs = {rank: 3 * rounds if rank < 4 else 2 * rounds for rank in range(8)}
+    assert verdict(JobDumps(programs, {"b": (4, 5, 6, 7)}), tmp_path).cause != "new-group-mismatch"

@@ -30,6 +30,8 @@ ROUND: list[Step] = [HEAD, FIRST, SECOND, THIRD, METRIC, LOSS, Sync()]
         pytest.param("abcd abcd axbcd", "abcd abcd abcd", Kind.EXTRA, 1, id="added"),
         pytest.param("abcd abcd axyb", "abcd abcd ab", Kind.EXTRA, 2, id="added-and-the-others-stand"),
         pytest.param("abcd abcd acbd", "abcd abcd abcd", Kind.MOVED, 2, id="moved"),
+        pytest.param("ab ab ba", "ab ab ab", Kind.MOVED, 2, id="moved-and-none-behind"),
+        pytest.param("ab ab ba ba", "ab ab ab ab", Kind.OTHER, 1, id="shifted-and-not-moved"),
         pytest.param(
             f"{3 * (4 * 'abcdefghi' + 'm')}{4 * 'abcdefghi'}abcdefghim",
             f"{3 * (4 * 'abcdefghi' + 'm')}{4 * 'abcdefghi'}m",
@@ -210,3 +212,16 @@ def test_several_turns_more_explain_a_call_left_out_as_well(tmp_path: Path) -> N
     assert (found.certainty, [who.rank for who in found.culprits]) == (Certainty.LIKELY, [3])
     assert {found.cause, *(each.cause for each in found.alternatives)} == {"skipped-collective", "uneven-steps"}
     assert "rank 3 may have made 6 calls more, as turns of a loop before it" in found.alternatives[0].why_not
+
+
+def _swapped(rank: int) -> list[Step]:
+    """Two calls in a row with a wait behind each; rank 4 makes them in the other order in the last round."""
+    pair = [Call("_all_gather_base", 3, 4, out=20), Call("broadcast", 4, 12)]
+    turns = [pair, pair, pair[::-1] if rank == 4 else pair]
+    return [step for turn in turns for call in turn for step in (call, Sync())]
+
+
+def test_one_call_in_the_place_of_another_may_be_made_earlier_and_not_instead(tmp_path: Path) -> None:
+    found = verdict(JobDumps({rank: _swapped(rank) for rank in range(5)}), tmp_path)
+    assert [each.rank for each in found.culprits] == [4]
+    assert any("may make that call later than the others" in each.why_not for each in found.alternatives)

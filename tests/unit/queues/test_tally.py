@@ -35,3 +35,19 @@ def test_of_two_ranks_the_one_whose_count_is_new_left_a_message_out(culprit: int
 def test_two_rounds_make_no_habit_of_messages(tmp_path: Path) -> None:
     programs = {rank: _rounds(rank, 1, 1) for rank in range(4)}
     assert verdict(JobDumps(programs, PAIRS, timed=False), tmp_path).certainty == "undetermined"
+
+
+def _halo(rank: int) -> list[Step]:
+    """Rounds of messages with the neighbours, and a collective, which rank 2 makes first in the last round."""
+    near = [other for other in (rank - 1, rank + 1) if 0 <= other < 4]
+    parts = tuple(Call(what, 12, 64, peer=other) for other in near for what in ("send", "recv"))
+    messages, every = Call("batch", 12, 0, parts=parts), Call("all_reduce", 20, 1)
+    return [step for turn in range(3) for step in ((every, messages) if (rank, turn) == (2, 2) else (messages, every))]
+
+
+def test_messages_made_behind_the_collective_were_not_left_out(tmp_path: Path) -> None:
+    found = verdict(JobDumps({rank: _halo(rank) for rank in range(4)}), tmp_path)
+    assert (found.cause, blamed(found)) == ("point-to-point-deadlock", [2])
+    assert "only behind collective 3 of the default group" in found.summary
+    assert "left out" not in found.summary
+    assert [each.cause for each in found.alternatives] == ["rank-local-decision"]

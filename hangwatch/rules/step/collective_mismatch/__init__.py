@@ -21,7 +21,7 @@ from hangwatch.facts.rank_end import aborted_for_its_size
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Status, StepName
 from hangwatch.queues.departure import Departure
-from hangwatch.queues.departures import habit_of
+from hangwatch.queues.departure_words import habit_of
 from hangwatch.ranks.issuers import issuer
 from hangwatch.ranks.ledger import CALLS_TOLD, Group, family
 from hangwatch.ranks.sides import by_value, spread
