@@ -71,7 +71,7 @@ def _completes(known: Failure, raised: Raised) -> bool:
     """The exception is why the process ended: by itself, or by the abort that follows where no one catches it."""
     if known.exit_code == _ABORT or crashed(raised.text):
         return raised.ended
-    return not _killed(known) and (not known.text or known.text.startswith("srun"))
+    return not _killed(known) and (not known.text or known.text.startswith(("srun", "Slurm")))
 
 
 def first_ends(logs: Logs) -> list[Failure]:
@@ -121,7 +121,7 @@ def failed(ends: list[Failure], logs: Logs) -> Judgement:
             fix=_fix(name, ends[0]),
             culprits=tuple(Culprit(each.rank, each.pid, each.host, where=each.where) for each in ends),
             victims=tuple(sorted(victims)),
-            evidence=(_order(ends, logs), *_raised_besides(ends, logs), *outside(logs)),
+            evidence=(_order(ends, logs), *_raised_besides(ends, logs), *slurm.taken(blamed, logs), *outside(logs)),
         ),
     )
 
@@ -132,7 +132,7 @@ def _fix(name: str, end: Failure) -> str:
     if _GPU_MEMORY in end.text:
         return "use less of the GPU's memory (a smaller batch, activation checkpointing), or see what else is on it"
     if name == "rank-died":
-        return advice(end.exit_code, out_of_memory=kernel.NO_MEMORY in end.text) or cause(name).fix
+        return advice(end.exit_code, out_of_memory=slurm.is_of_memory(end.text)) or cause(name).fix
     if name == "exception-on-one-rank" and end.where is not None:
         return f"mend what raised it{words.at(end.where)}"
     return cause(name).fix
@@ -190,7 +190,9 @@ def reaped(logs: Logs) -> Reaped | None:
     """The one process that a launcher saw end by itself, where nothing tells its rank."""
     if failures(logs):
         return None
-    own = [each for each in logs.reaped.values() if each.exit_code not in (_ABORT, _TERMINATE)]
+    own = [
+        each for each in (*logs.reaped.values(), *slurm.unplaced(logs)) if each.exit_code not in (_ABORT, _TERMINATE)
+    ]
     own = [each for each in own if not brought_down(each.text)]
     if len(own) != 1:
         return None
@@ -212,9 +214,10 @@ def local_end(end: Reaped, logs: Logs) -> Judgement:
     """The verdict on a process of which only the rank within its node is known."""
     as_rank = Failure(end.local_rank, exit_code=end.exit_code, text=end.text, where=end.where)
     rank = logs.rank_of_pid(end.pid) if end.pid is not None else None
-    who = words.ranks([rank], capital=True) if rank is not None else f"Local rank {end.local_rank}"
+    who = words.ranks([rank], capital=True) if rank is not None else end.name or f"Local rank {end.local_rank}"
     pid = f" (pid {end.pid})" if end.pid is not None else ""
     said = "its launcher saw it fail, and knows the rank within its node only"
+    said = "it has started the ranks of its node" if end.name else said
     return _of_one(as_rank, f"{who}{pid}", Culprit(rank, end.pid, where=end.where), said, logs)
 
 
@@ -238,7 +241,7 @@ def _of_one(end: Failure, who: str, culprit: Culprit, said: str, logs: Logs) -> 
 
 def outside(logs: Logs) -> tuple[str, ...]:
     """Who ended the job, and what the kernel says of processes that are no known rank."""
-    return (*logs.ended_by, *kernel.unplaced(logs))
+    return (*logs.ended_by, *slurm.said(logs), *kernel.unplaced(logs))
 
 
 def ended(logs: Logs) -> Judgement:
@@ -255,6 +258,15 @@ def ended(logs: Logs) -> Judgement:
 
 
 def only_victims(logs: Logs) -> Judgement:
+    if logs.out_of_memory:
+        return unknown(
+            Status.FAILED,
+            Stage.STEP,
+            f"{words.listed(slurm.said(logs))}; no line tells of which rank.",
+            fix=advice(None, out_of_memory=True),
+            victims=tuple(sorted(failures(logs))),
+            evidence=tuple(logs.ended_by),
+        )
     if logs.ended_by:
         return ended(logs)
     ranks = sorted(failures(logs))

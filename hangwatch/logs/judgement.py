@@ -16,6 +16,7 @@ from ..queues.model import Queues
 from . import alone, communicators, desync, ends, interfaces, kernel, last_words, plain, rendezvous, versions
 from .model import UNNUMBERED, Fault, LateAtBarrier, Logs, Raised, Timeout
 from .queued import completed, of_no_group, to_peers
+from .task_lines import placed
 from .tracebacks import brought_down
 from .unknown import unknown
 
@@ -48,7 +49,7 @@ def _documented(judged: Judgement) -> Judgement:
 
 def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
     """The first end of a process that is no consequence comes before all waiting."""
-    logs = _with_ends(queues, logs)
+    logs = _with_ends(queues, placed(logs))
     found = ends.first_ends(logs)
     if (without := interfaces.judged(found, logs)) is not None:
         return model.Assessment(without)
@@ -137,7 +138,9 @@ def _of_logs(logs: Logs) -> Judgement | None:
         return communicators.warned(*warning, logs)
     if any("stuck" in said for told in logs.stalls.values() for said in told):
         return _stalled(logs)
-    return ends.only_victims(logs) if ends.failures(logs) or logs.ended_by else kernel.judged(logs)
+    if ends.failures(logs) or logs.ended_by or logs.out_of_memory:
+        return ends.only_victims(logs)
+    return kernel.judged(logs)
 
 
 def _nothing(logs: Logs) -> tuple[str, ...]:
@@ -151,7 +154,7 @@ def _nothing(logs: Logs) -> tuple[str, ...]:
 
 def nothing_of_use(paths: Iterable[Path], logs: Logs) -> tuple[str, ...]:
     """What to say of logs without a line of use."""
-    return plain.sentences(paths, logs, _earlier(logs))
+    return plain.sentences(paths, placed(logs), _earlier(logs))
 
 
 def _earlier(logs: Logs) -> str:

@@ -122,13 +122,23 @@ class Failure:
 
 @dataclass(frozen=True)
 class Reaped:
-    """A process whose end a launcher saw that knows the rank within its node only."""
+    """A process whose end a launcher saw that knows the rank within its node only, or what else it is by `name`."""
 
     local_rank: int
     pid: int | None
     exit_code: int | None  # None where it raised an exception
     text: str = ""
     where: Frame | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Task:
+    """How srun says that a task of Slurm ended, and on which host; `late`: when the step was being ended already."""
+
+    said: str
+    host: str = ""
+    late: bool = False
 
 
 @dataclass(frozen=True)
@@ -162,7 +172,10 @@ class Logs:
     failures: dict[int, Failure] = field(default_factory=dict)
     launchers: dict[str, None] = field(default_factory=dict)  # how a launcher's own rendezvous failed, in its words
     reaped: dict[str, Reaped] = field(default_factory=dict)  # by launcher and process
-    tasks: dict[int, str] = field(default_factory=dict)  # tasks of Slurm, and how each ended
+    tasks: dict[int, Task] = field(default_factory=dict)  # tasks of Slurm that ended, by their numbers
+    out_of_memory: dict[str, None] = field(default_factory=dict)  # steps of Slurm in which a process was killed for it
+    of_tasks: Logs | None = None  # what lines with srun's label say; its ranks are the numbers of tasks
+    launched: bool = False  # a launcher such as torchrun has written lines: a task of Slurm is a launcher then
     noticed: dict[int, Failure] = field(default_factory=dict)  # processes that mpirun saw fail
     labels: set[tuple[int, int]] = field(default_factory=set)  # task of Slurm and torch's own rank in one line
     late: LateAtBarrier | None = None  # the first one that is told of

@@ -31,7 +31,9 @@ def attempt_before(earlier: str) -> tuple[str, ...]:
 
 
 def _tracebacks(logs: Logs) -> Iterator[str]:
-    """Tracebacks without a rank, of which no launcher says that a process failed."""
+    """Tracebacks of which no launcher says that a process failed."""
+    for rank, raised in list(logs.raised.items())[-_SHOWN:]:
+        yield f"a traceback of {words.ranks([rank])} is in it, and no line tells whether that ended it: {told(raised)}"
     for raised in list(logs.nameless)[-_SHOWN:]:
         yield f"a traceback is in it, and no line tells whether that ended a process: {told(raised)}"
 

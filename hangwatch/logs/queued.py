@@ -10,6 +10,7 @@ from hangwatch.stacks.frames import origin
 from ..queues.model import RETIRED, SCHEDULED, STARTED, Call, Communicator, Lane, Queues
 from . import desync
 from .model import UNNUMBERED, Logs, Progress, Timeout
+from .task_lines import placed
 
 _DEFAULT = ("0", "default_pg")
 _APART = 8  # numbers by which a broadcast's root, who need not wait, may be ahead of its group
@@ -18,6 +19,7 @@ _ENOUGH = 2  # ranks of a group that tell how far apart its ranks are
 
 def completed(queues: Queues, logs: Logs) -> Queues:
     """The queues with a lane for each rank that has lines and no dump; calls that torch gave up are marked."""
+    logs = placed(logs)
     size = world_size(queues, logs)
     told = logs.timeouts or logs.progress
     sized = bool(queues.world_size or logs.communicators or desync.lagging(logs))

@@ -5,48 +5,17 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO
 
-from . import (
-    barrier,
-    desync,
-    elastic,
-    going_on,
-    kernel,
-    last_words,
-    mpirun,
-    nccl,
-    rendezvous,
-    slurm,
-    spawn,
-    tracebacks,
-    watchdog,
-)
+from . import attempt, elastic
 from .model import Logs
 
-_MARKS = tuple(
-    mark.encode()
-    for each in (watchdog, nccl, elastic, barrier, rendezvous, slurm, spawn, tracebacks, kernel, mpirun)
-    for mark in each.MARKS
-)
-# What launchers and containers put before a line.
-_LABEL = re.compile(
-    r"(?:\[[a-z]+\d+\]:"  # torchrun --tee
-    r"| *\d+: "  # srun --label
-    r"|\[\d+,\d+\]<std(?:out|err)>: ?"  # mpirun --tag-output
-    r"|\([^()]*pid=\d+[^()]*\) "  # Ray
-    r"|\d{4}-\d\d-\d\dT[\d:.,]+(?:Z|[+-]\d\d:?\d\d)? (?:std(?:out|err) [FP] )?"  # Kubernetes
-    r")+(?=.)"
-)
-_OWN = re.compile(r"\[rank\d+\]:")  # torch's own: its words begin there, whatever stands before
 _GLUED = re.compile(r"(?<=.)(?=\[rank\d+\]:\[[EFWI])")
 _KEYS = ("line", "log", "message", "MESSAGE", "msg", "_raw")  # of the text in a record of a collector of logs
-_COLOR = re.compile(r"\x1b\[[\d;]*m")
 # torchrun's agent says that it starts its processes anew: what they said before is of an attempt that is over.
 # Or a launcher begins, behind the table of failures of another one.
 _BEGINS = re.compile(
@@ -65,7 +34,7 @@ def is_log(start: bytes) -> bool:
     return (
         b"\0" not in start
         and not start.startswith((b"\x80", b"{", b"<", b"HANGWTCH"))
-        and any(mark in start for mark in _MARKS)
+        and any(mark in start for mark in attempt.MARKS)
     )
 
 
@@ -100,16 +69,6 @@ def read(path: Path, logs: Logs, plain: Path | None = None) -> bool:
     return found
 
 
-def bare(line: str) -> str:
-    """The line without what a launcher puts before it; torch's own `[rank3]:` stays."""
-    if "\x1b" in line:
-        line = _COLOR.sub("", line)
-    if "[rank" in line and (own := _OWN.search(line)):
-        return line[own.start() :]
-    label = _LABEL.match(line)
-    return line[label.end() :] if label else line
-
-
 def _lines(path: Path, rank: int | None, logs: Logs) -> tuple[bool, int | None]:
     """Whether a line of the last attempt is of use, and how many lines it has; None of what is no text, or empty."""
     with path.open("rb") as file:
@@ -120,33 +79,14 @@ def _lines(path: Path, rank: int | None, logs: Logs) -> tuple[bool, int | None]:
         if begin:
             logs.earlier = logs.earlier or Logs()
             file.seek(before)
-            if _attempt(_raw_lines(file, begin - before), rank, logs.earlier)[0]:
+            if _taken(_raw_lines(file, begin - before), rank, logs.earlier)[0]:
                 logs.earlier.files.append(path)
         file.seek(begin)
-        return _attempt(file, rank, logs)
+        return _taken(file, rank, logs)
 
 
-def _attempt(file: Iterable[bytes], rank: int | None, logs: Logs) -> tuple[bool, int]:
-    table, late, raised, of_use = elastic.Table(), barrier.Barrier(), tracebacks.Tracebacks(), False
-    last, spawned, count = nccl.LastError(), spawn.Spawned(), 0
-    on, said_last = going_on.GoingOn(logs), last_words.LastWords(rank)
-    turns = defaultdict[int | None, going_on.Turns](going_on.Turns)  # of each rank whose exception came before
-    for said in _pieces(file):
-        count += 1
-        line = bare(said)
-        told = late.take(line, logs) or watchdog.take(line, logs, rank) or nccl.take(line, logs, rank)
-        told = raised.take(line, logs, rank) or last.take(line, logs, rank) or slurm.take(said, logs) or told
-        told = told or desync.take(line, logs) or kernel.take(line, logs) or rendezvous.take(line, logs)
-        told = told or spawned.take(line, logs) or table.take(line, logs) or mpirun.take(line, logs)
-        whose = last_words.rank_of(line, rank)
-        if whose is not None and not told and raised.is_followed(whose) and turns[whose].take(_OWN.sub("", line)):
-            raised.went_on(whose, logs)
-        on.take(line, of_use=told)
-        said_last.take(line, of_use=told)
-        of_use = told or of_use
-    of_use = raised.end(logs) or of_use
-    said_last.end(logs)
-    return of_use, count
+def _taken(file: Iterable[bytes], rank: int | None, logs: Logs) -> tuple[bool, int]:
+    return attempt.Attempt(rank, logs).take(_pieces(file))
 
 
 def _raw_lines(file: BinaryIO, size: int) -> Iterator[bytes]:

@@ -108,7 +108,7 @@ class Tracebacks:
             del self._open[rank]
             raised = _first(known, Raised(said.strip(), known.where, known.ended))
             if rank is None:
-                _keep_nameless(raised, known.before, logs)
+                keep_nameless(raised, known.before, logs)
             if rank is None or found[1] not in _ASKED:
                 self._told[rank] = raised
             if rank is not None and found[1] not in _ASKED:
@@ -186,7 +186,7 @@ def of_chain(text: str) -> Raised | None:
     return logs.raised.get(0)
 
 
-def _keep_nameless(raised: Raised, before: Raised | None, logs: Logs) -> None:
+def keep_nameless(raised: Raised, before: Raised | None, logs: Logs) -> None:
     """It is no failure by itself; a launcher's own exceptions follow from those of its processes."""
     if before is not None:
         logs.nameless.pop(before, None)

@@ -8,7 +8,7 @@ import pytest
 
 from hangwatch.catalogue import cause
 from hangwatch.logs import Logs, assess, nccl, read, tracebacks
-from hangwatch.logs.reading import bare
+from hangwatch.logs.attempt import bare
 from hangwatch.model import Frame, Verdict
 from hangwatch.recorder import QueueReader
 from tests.unit.logs.lines import failure, far, gave_up, judged, set_up, table
