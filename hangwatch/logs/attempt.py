@@ -18,6 +18,7 @@ from . import (
     rendezvous,
     slurm,
     spawn,
+    stacks,
     task_lines,
     tracebacks,
     watchdog,
@@ -26,7 +27,7 @@ from .model import Logs
 
 MARKS = tuple(
     mark.encode()
-    for each in (watchdog, nccl, elastic, barrier, rendezvous, slurm, spawn, tracebacks, kernel, mpirun)
+    for each in (watchdog, nccl, elastic, barrier, rendezvous, slurm, spawn, tracebacks, kernel, mpirun, stacks)
     for mark in each.MARKS
 )
 # What launchers and containers put before a line.
@@ -38,6 +39,7 @@ _LABEL = re.compile(
     r"|\d{4}-\d\d-\d\dT[\d:.,]+(?:Z|[+-]\d\d:?\d\d)? (?:std(?:out|err) [FP] )?"  # Kubernetes
     r")+(?=.)"
 )
+_OWN_LABEL = re.compile(r"^\[rank\d+\]: ?")
 _OWN = re.compile(r"\[rank\d+\]:")  # torch's own: its words begin there, whatever stands before
 _COLOR = re.compile(r"\x1b\[[\d;]*m")
 
@@ -60,7 +62,7 @@ class Attempt:
         self._table, self._late, self._raised = elastic.Table(), barrier.Barrier(), tracebacks.Tracebacks()
         self._last, self._spawned, self._slurm = nccl.LastError(), spawn.Spawned(), slurm.Lines()
         self._on, self._said_last = going_on.GoingOn(logs), last_words.LastWords(rank)
-        self._tasks = task_lines.TaskLines()
+        self._tasks, self._stacks = task_lines.TaskLines(), stacks.Stacks()
         # of each rank whose exception came before
         self._turns = defaultdict[int | None, going_on.Turns](going_on.Turns)
 
@@ -92,6 +94,8 @@ class Attempt:
         told = self._late.take(line, logs) or watchdog.take(line, logs, rank) or nccl.take(line, logs, rank)
         of_task = rank is None and self._tasks.take(whole, line, logs)
         raised = not of_task and self._raised.take(line, logs, rank)
+        stack = not of_task and self._stacks.take(_OWN_LABEL.sub("", line), last_words.rank_of(line, rank))
+        told = told or stack
         return raised or self._last.take(line, logs, rank) or self._slurm.take(whole, logs) or told
 
     def _of_others(self, line: str) -> bool:
@@ -100,8 +104,8 @@ class Attempt:
         return told or self._spawned.take(line, logs) or self._table.take(line, logs) or mpirun.take(line, logs)
 
     def _end(self) -> bool:
-        """The file has ended; whether that told of a crash."""
-        crashed = self._raised.end(self._logs)
+        """The file has ended; whether that told of a crash, or where ranks stand."""
+        of_use = [self._raised.end(self._logs), self._stacks.end(self._logs)]  # both
         self._tasks.end(self._logs)
         self._said_last.end(self._logs)
-        return crashed
+        return any(of_use)

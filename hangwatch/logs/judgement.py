@@ -145,6 +145,9 @@ def _of_logs(logs: Logs) -> Judgement | None:
 
 def _nothing(logs: Logs) -> tuple[str, ...]:
     files = words.plural(len(logs.files), "log")
+    if logs.stacks_of_none:
+        stacks = f"stacks of {words.plural(len(logs.stacks_of_none), 'process')} are in {files}"
+        return (f"{stacks}, and no line tells their ranks; name the file of each rank after it: stacks_rank3.txt",)
     return (
         f"nothing is wrong in {files}: no call was given up, no communicator is left half set up, no process failed",
         *communicators.passed(logs),

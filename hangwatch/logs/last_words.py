@@ -16,6 +16,7 @@ _PREFIX = re.compile(r"^\[rank(\d+)\]: ?(.*)$")
 # What torch and NCCL write at the end of a rank: those readers keep what is of use.
 _NOT_ITS_OWN = re.compile(
     r"^\[[EWIF]\d{4}|ProcessGroup|NCCL|^frame #|^\s*#\d+ |^Exception raised from|^terminate called"
+    r"|^Python v\d|^Process \d+: /|^Timeout \(\d"  # the heads of written stacks
 )
 _ENDED_WELL = re.compile(r"\bexit(?:ed|ing|s)?\b.*\b(?:code|status)\b\D{0,3}0\b", re.IGNORECASE)
 _SHOWN = 3

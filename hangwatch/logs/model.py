@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from hangwatch.model import Frame
+from hangwatch.model import Frame, ThreadStack
 
+Written = tuple[int | None, tuple[ThreadStack, ...]]  # pid, where it is told, and stacks of a process
 UNNUMBERED = -1  # what torch before 2.0 gave up: its lines number no calls
 
 
@@ -198,6 +199,10 @@ class Logs:
     interface_names: dict[tuple[str, int], str] = field(default_factory=dict)  # NCCL_SOCKET_IFNAME of each process
     versions: dict[tuple[str, int], str] = field(default_factory=dict)  # of NCCL, by host and pid
     transports: dict[str, int] = field(default_factory=dict)  # "P2P/CUMEM", "NET/IB", ...: channels
+    stacks: dict[int, Written] = field(
+        default_factory=dict
+    )  # the last ones of each rank, unless it went on behind them
+    stacks_of_none: list[Written] = field(default_factory=list)  # of which no line and no name of a file tells the rank
     last_words: dict[int, str] = field(default_factory=dict)  # the last line of a rank's own
     ranks: set[int] = field(default_factory=set)  # ranks of which there is any line
     # folder of torchrun's attempt on a node to the rank of its first process, None where it is not known

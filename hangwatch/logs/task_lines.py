@@ -9,6 +9,7 @@ from dataclasses import replace
 from . import slurm
 from .going_on import Turns
 from .model import Logs
+from .stacks import Stacks
 from .tracebacks import Tracebacks, keep_nameless
 
 _TASK = re.compile(r"(?:\x1b\[[\d;]*m)? *(\d+): (?!srun: |slurmstepd: )")
@@ -20,6 +21,7 @@ class TaskLines:
     def __init__(self) -> None:
         self._raised = defaultdict[int, Tracebacks](Tracebacks)
         self._turns = defaultdict[int, Turns](Turns)
+        self._stacks = Stacks()
 
     def take(self, whole: str, line: str, logs: Logs) -> bool:
         """Keep what a line says; `line` is `whole` without its label. False for a line without one."""
@@ -29,16 +31,19 @@ class TaskLines:
         task = int(label[1])
         own = logs.of_tasks = Logs() if logs.of_tasks is None else logs.of_tasks
         own.ranks.add(task)
-        own.last_words[task] = line.strip()
+        if not self._stacks.take(line, task):
+            own.last_words[task] = line.strip()
         raised = self._raised[task]
         if not raised.take(line, own, task) and raised.is_followed(task) and self._turns[task].take(line):
             raised.went_on(task, own)
         return True
 
     def end(self, logs: Logs) -> None:
-        for raised in self._raised.values():
-            if logs.of_tasks is not None:
-                raised.end(logs.of_tasks)
+        own = logs.of_tasks
+        if own is not None:
+            self._stacks.end(own)
+            for raised in self._raised.values():
+                raised.end(own)
 
 
 def placed(logs: Logs) -> Logs:
@@ -58,5 +63,6 @@ def placed(logs: Logs) -> Logs:
         of_tasks=None,
         raised={**told, **logs.raised},
         ranks=logs.ranks | own.ranks,
+        stacks={**own.stacks, **logs.stacks},
         last_words={**own.last_words, **logs.last_words},
     )
