@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable
 
 from . import (
     barrier,
+    behind,
     desync,
     elastic,
     going_on,
@@ -63,8 +63,7 @@ class Attempt:
         self._last, self._spawned, self._slurm = nccl.LastError(), spawn.Spawned(), slurm.Lines()
         self._on, self._said_last = going_on.GoingOn(logs), last_words.LastWords(rank)
         self._tasks, self._stacks = task_lines.TaskLines(), stacks.Stacks()
-        # of each rank whose exception came before
-        self._turns = defaultdict[int | None, going_on.Turns](going_on.Turns)
+        self._behind = behind.Behind(self._raised)
 
     def take(self, lines: Iterable[str]) -> tuple[bool, int]:
         """Whether one of the lines is of use, and how many there are."""
@@ -77,15 +76,11 @@ class Attempt:
         line = bare(whole)
         told = self._of_ranks(whole, line) or self._of_others(line)
         whose = last_words.rank_of(line, self._rank)
-        if whose is not None and not told:
-            self._follow(whose, _OWN.sub("", line))
+        if not told:
+            self._behind.take(whose, _OWN_LABEL.sub("", line), self._logs)
         self._on.take(line, of_use=told)
         self._said_last.take(line, of_use=told)
         return told
-
-    def _follow(self, rank: int, line: str) -> None:
-        if self._raised.is_followed(rank) and self._turns[rank].take(line):
-            self._raised.went_on(rank, self._logs)
 
     def _of_ranks(self, whole: str, line: str) -> bool:
         """A line may be of use to several of these."""
@@ -93,8 +88,10 @@ class Attempt:
         logs.launched = logs.launched or elastic.is_of_launcher(whole)
         told = self._late.take(line, logs) or watchdog.take(line, logs, rank) or nccl.take(line, logs, rank)
         of_task = rank is None and self._tasks.take(whole, line, logs)
-        raised = not of_task and self._raised.take(line, logs, rank)
-        stack = not of_task and self._stacks.take(_OWN_LABEL.sub("", line), last_words.rank_of(line, rank))
+        whose = last_words.rank_of(line, rank)
+        introduced = self._behind.introduced(whose)
+        raised = not of_task and self._raised.take(line, logs, rank, introduced=introduced)
+        stack = not of_task and self._stacks.take(_OWN_LABEL.sub("", line), whose)
         told = told or stack
         return raised or self._last.take(line, logs, rank) or self._slurm.take(whole, logs) or told
 
@@ -106,6 +103,7 @@ class Attempt:
     def _end(self) -> bool:
         """The file has ended; whether that told of a crash, or where ranks stand."""
         of_use = [self._raised.end(self._logs), self._stacks.end(self._logs)]  # both
+        self._behind.end(self._logs)
         self._tasks.end(self._logs)
         self._said_last.end(self._logs)
         return any(of_use)

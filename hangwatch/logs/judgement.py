@@ -14,6 +14,7 @@ from hangwatch.stacks.frames import user_frame
 from .. import queues as model
 from ..queues.model import Queues
 from . import alone, communicators, desync, ends, interfaces, kernel, last_words, plain, rendezvous, versions
+from .behind import without_caught
 from .model import UNNUMBERED, Fault, LateAtBarrier, Logs, Raised, Timeout
 from .queued import completed, of_no_group, to_peers
 from .task_lines import placed
@@ -49,7 +50,7 @@ def _documented(judged: Judgement) -> Judgement:
 
 def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
     """The first end of a process that is no consequence comes before all waiting."""
-    logs = _with_ends(queues, placed(logs))
+    logs = _with_ends(queues, without_caught(placed(logs)))
     found = ends.first_ends(logs)
     if (without := interfaces.judged(found, logs)) is not None:
         return model.Assessment(without)
@@ -68,7 +69,7 @@ def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
         return model.Assessment(_with_logs(_by_its_error(judged, logs), logs))
     if (by_logs := _of_logs(logs)) is not None:
         return model.Assessment(by_logs)
-    return stands if queues.ranks else model.Assessment(None, _nothing(logs))
+    return stands if queues.ranks else model.Assessment(None, (*_nothing(logs), *plain.caught(logs)))
 
 
 def _with_ends(queues: Queues, logs: Logs) -> Logs:

@@ -14,7 +14,7 @@ from .model import Logs
 
 _PREFIX = re.compile(r"^\[rank(\d+)\]: ?(.*)$")
 # What torch and NCCL write at the end of a rank: those readers keep what is of use.
-_NOT_ITS_OWN = re.compile(
+NOT_ITS_OWN = re.compile(
     r"^\[[EWIF]\d{4}|ProcessGroup|NCCL|^frame #|^\s*#\d+ |^Exception raised from|^terminate called"
     r"|^Python v\d|^Process \d+: /|^Timeout \(\d"  # the heads of written stacks
 )
@@ -39,7 +39,7 @@ class LastWords:
     def take(self, line: str, *, of_use: bool) -> None:
         prefix = _PREFIX.match(line) if line.startswith("[rank") else None
         rank, said = (int(prefix[1]), prefix[2]) if prefix else (self._rank, line)
-        if rank is not None and not of_use and said.strip() and not _NOT_ITS_OWN.search(said):
+        if rank is not None and not of_use and said.strip() and not NOT_ITS_OWN.search(said):
             self._said[rank] = said.strip()
 
     def end(self, logs: Logs) -> None:

@@ -38,6 +38,12 @@ def _tracebacks(logs: Logs) -> Iterator[str]:
         yield f"a traceback is in it, and no line tells whether that ended a process: {told(raised)}"
 
 
+def caught(logs: Logs) -> Iterator[str]:
+    """Exceptions behind which the job went on."""
+    for rank, raised in [each for each in logs.raised.items() if each[1].went_on][:_SHOWN]:
+        yield f"{words.ranks([rank])} raised {told(raised)}, and the job went on behind that"
+
+
 def told(raised: Raised) -> str:
     """ValueError: bad (train.py:9)"""
     return f"{words.command(raised.text, 200)}{words.at(raised.where)}"

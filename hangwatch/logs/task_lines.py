@@ -34,7 +34,7 @@ class TaskLines:
         if not self._stacks.take(line, task):
             own.last_words[task] = line.strip()
         raised = self._raised[task]
-        if not raised.take(line, own, task) and raised.is_followed(task) and self._turns[task].take(line):
+        if not raised.take(line, own, task) and task in raised.followed and self._turns[task].take(line):
             raised.went_on(task, own)
         return True
 

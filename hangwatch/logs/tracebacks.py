@@ -9,6 +9,7 @@ first tells why: what followed it, as a collective in a `finally` block that no 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from hangwatch.model import Frame
@@ -60,6 +61,7 @@ class _Open:
     handled: bool = False  # else it was made of that one on purpose
     elsewhere: bool = False  # the stack of a crash that is being read is of another thread
     stacks: int = 0
+    introduced: bool = False  # an ordinary line of its rank stands before it
 
 
 class Tracebacks:
@@ -72,8 +74,11 @@ class Tracebacks:
         self._last: int | None = None  # whose traceback ended with the last line
         self._turns: dict[int, int] = {}  # how often the program counted up behind the exception of each rank
 
-    def take(self, line: str, logs: Logs, rank: int | None) -> bool:
-        """Keep what a line says; `rank` is that of the file, where its name tells. False for a line of no use."""
+    def take(self, line: str, logs: Logs, rank: int | None, *, introduced: bool = False) -> bool:
+        """Keep what a line says; `rank` is that of the file, where its name tells. False for a line of no use.
+
+        `introduced` says that the line before was an ordinary one of the same rank.
+        """
         if line.strip():
             self._last = None
         if not (self._open or self._told) and not any(mark in line for mark in MARKS):
@@ -88,7 +93,9 @@ class Tracebacks:
             handled = self._chained.pop(whose, None)
             before = self._told.pop(whose, None)
             chained = before if handled is not None else None
-            self._open[whose] = _Open(prefix is not None, before=chained, handled=bool(handled))
+            self._open[whose] = _Open(
+                prefix is not None, before=chained, handled=bool(handled), introduced=introduced and chained is None
+            )
             return False
         if said.startswith(_CRASH) and not said.removeprefix(_CRASH).startswith(_ABORTED):
             self._open[whose] = _Open(ended=True, crash=said.strip())
@@ -106,7 +113,7 @@ class Tracebacks:
             return self._at(rank, known, Frame(place[1], int(place[2]), place[3]), logs)
         if not known.crash and said[:1].strip() and (found := _ERROR.match(said)):
             del self._open[rank]
-            raised = _first(known, Raised(said.strip(), known.where, known.ended))
+            raised = _first(known, Raised(said.strip(), known.where, known.ended, introduced=known.introduced))
             if rank is None:
                 keep_nameless(raised, known.before, logs)
             if rank is None or found[1] not in _ASKED:
@@ -143,9 +150,10 @@ class Tracebacks:
         logs.nameless[raised] = None
         return False
 
-    def is_followed(self, rank: int | None) -> bool:
-        """Whether lines of `rank` may show that it went on behind its exception."""
-        return rank in self._turns
+    @property
+    def followed(self) -> Iterable[int]:
+        """Ranks of which further lines may show that they went on behind their exceptions."""
+        return self._turns
 
     def went_on(self, rank: int, logs: Logs) -> None:
         """That rank has counted something up: where it does so again and again, its exception was caught."""
