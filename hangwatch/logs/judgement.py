@@ -13,7 +13,7 @@ from hangwatch.stacks.frames import user_frame
 
 from .. import queues as model
 from ..queues.model import Queues
-from . import alone, communicators, desync, ends, interfaces, kernel, last_words, plain, rendezvous, versions
+from . import alone, communicators, desync, detail, ends, interfaces, kernel, last_words, plain, rendezvous, versions
 from .behind import without_caught
 from .model import UNNUMBERED, Fault, LateAtBarrier, Logs, Raised, Timeout
 from .queued import completed, of_no_group, to_peers
@@ -54,6 +54,8 @@ def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
     found = ends.first_ends(logs)
     if (without := interfaces.judged(found, logs)) is not None:
         return model.Assessment(without)
+    if (unlike := detail.judged(found, logs)) is not None:
+        return model.Assessment(unlike)
     if found:
         return model.Assessment(ends.failed(found, logs))
     if (reaped := ends.reaped(logs)) is not None:
