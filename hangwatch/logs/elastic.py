@@ -134,7 +134,7 @@ def error_file(content: bytes, rank: int | None, logs: Logs) -> bool:
         return False
     if isinstance(message, str):
         message = {"message": message, "extraInfo": {}}
-    if not isinstance(message, dict) or rank is None:
+    if not isinstance(message, dict):
         return False
     extra = message.get("extraInfo")
     stack, text, where = str(extra.get("py_callstack", "")) if isinstance(extra, dict) else "", None, None
@@ -142,7 +142,13 @@ def error_file(content: bytes, rank: int | None, logs: Logs) -> bool:
         where = _further_in(where, Frame(file, int(line), function))
     if (first := tracebacks.of_chain(stack)) is not None and first.then:
         text, where = first.text, first.where
-    known = logs.failures.get(rank, Failure(rank))
-    logs.failures[rank] = replace(known, text=text or str(message.get("message", "")), where=where)
+    text = text or str(message.get("message", ""))
+    if rank is None:
+        told = "it has written an error file, whose path does not tell its rank"
+        logs.reaped[f"error file {len(logs.reaped)}"] = Reaped(
+            -1, None, None, text, where, "A process of this job", told
+        )
+        return True
+    logs.failures[rank] = replace(logs.failures.get(rank, Failure(rank)), text=text, where=where)
     logs.ranks.add(rank)
     return True

@@ -173,7 +173,9 @@ def _order(ends: list[Failure], logs: Logs) -> str:
     if said := next((said for said in logs.kernel.values() if said.text == ends[0].text), None):
         whose = f"its process {said.pid}" if said.pid is not None else f"its GPU ({said.gpu})"
         return f"the kernel log says so of {whose}"
-    return "torchrun saw it fail first" if ends[0].first else "it alone failed by itself"
+    if not ends[0].first:
+        return "it alone failed by itself"
+    return f"{'mpirun' if ends[0].rank in logs.noticed else 'torchrun'} saw it fail first"
 
 
 def _raised_besides(ends: list[Failure], logs: Logs) -> Iterable[str]:
@@ -217,7 +219,7 @@ def local_end(end: Reaped, logs: Logs) -> Judgement:
     who = words.ranks([rank], capital=True) if rank is not None else end.name or f"Local rank {end.local_rank}"
     pid = f" (pid {end.pid})" if end.pid is not None else ""
     said = "its launcher saw it fail, and knows the rank within its node only"
-    said = "it has started the ranks of its node" if end.name else said
+    said = end.told or said
     return _of_one(as_rank, f"{who}{pid}", Culprit(rank, end.pid, where=end.where), said, logs)
 
 

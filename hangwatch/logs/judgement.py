@@ -13,7 +13,20 @@ from hangwatch.stacks.frames import user_frame
 
 from .. import queues as model
 from ..queues.model import Queues
-from . import alone, communicators, desync, detail, ends, interfaces, kernel, last_words, plain, rendezvous, versions
+from . import (
+    alone,
+    communicators,
+    desync,
+    detail,
+    ends,
+    interfaces,
+    kernel,
+    last_words,
+    plain,
+    rendezvous,
+    transports,
+    versions,
+)
 from .behind import without_caught
 from .model import UNNUMBERED, Fault, LateAtBarrier, Logs, Raised, Timeout
 from .queued import completed, of_no_group, to_peers
@@ -133,7 +146,7 @@ def _of_logs(logs: Logs) -> Judgement | None:
     warning = communicators.worst(logs)
     if warning is not None and warning[1].fault is Fault.CUDA and communicators.by(warning[1], logs):
         return communicators.warned(*warning, logs)  # a communicator that is half set up is its consequence
-    if (unlike := versions.judged(logs)) is not None:
+    if (unlike := versions.judged(logs) or transports.judged(logs)) is not None:
         return unlike
     if (communicator := communicators.half_set_up(logs)) is not None:
         return communicators.set_up(communicator, logs)
@@ -153,6 +166,7 @@ def _nothing(logs: Logs) -> tuple[str, ...]:
         return (f"{stacks}, and no line tells their ranks; name the file of each rank after it: stacks_rank3.txt",)
     return (
         f"nothing is wrong in {files}: no call was given up, no communicator is left half set up, no process failed",
+        *kernel.unplaced(logs),
         *communicators.passed(logs),
         *plain.attempt_before(_earlier(logs)),
     )
@@ -251,7 +265,7 @@ def _with_logs(judged: Judgement, logs: Logs) -> Judgement:
     """The queues' judgement with what the logs say besides."""
     told = (*judged.verdict.evidence, *ends.outside(logs))
     verdict = kernel.of_a_lost_gpu(_with_warnings(replace(judged.verdict, evidence=told), logs), logs)
-    verdict = desync.named(verdict, logs)
+    verdict = _with_stall(desync.named(verdict, logs), logs)
     said = _gave_up(logs, verdict)
     verdict = replace(
         verdict,
@@ -262,6 +276,19 @@ def _with_logs(judged: Judgement, logs: Logs) -> Judgement:
         verdict = replace(verdict, hang=Certainty.LIKELY, argument=said)
         return replace(judged, status=Status.HUNG, verdict=verdict)
     return replace(judged, verdict=verdict)
+
+
+def _with_stall(verdict: Verdict, logs: Logs) -> Verdict:
+    """The awaited ranks are those whose watchdog thread torch found stuck: they stand in CUDA, NCCL or for the lock."""
+    ranks = sorted(each.rank for each in verdict.culprits if each.rank is not None)
+    if verdict.cause != "undetermined" or not ranks or not logs.stalls.keys() >= {*ranks}:
+        return verdict
+    return replace(
+        verdict,
+        summary=f"{verdict.summary} In torch's words the watchdog {words.verb(len(ranks), 'thread', 'threads')} of"
+        f" {words.ranks(ranks)} got stuck: in a call of CUDA or NCCL, or for the interpreter lock.",
+        fix=f"take the native stacks of {words.ranks(ranks)}: py-spy dump --native",
+    )
 
 
 def _alive(judged: Judgement, queues: Queues, logs: Logs) -> Judgement:

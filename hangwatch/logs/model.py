@@ -134,6 +134,7 @@ class Reaped:
     text: str = ""
     where: Frame | None = None
     name: str = ""
+    told: str = ""  # what is known of it, where it has a name
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,7 @@ class KernelSaid:
     text: str
     gpu: str = ""
     host: str = ""
+    name: str = ""  # of the process
 
 
 @dataclass
@@ -200,6 +202,7 @@ class Logs:
     networks: dict[str, set[str]] = field(default_factory=dict)  # host to the interfaces that NCCL uses there
     no_interface: NoInterface = field(default_factory=NoInterface)
     interface_names: dict[tuple[str, int], str] = field(default_factory=dict)  # NCCL_SOCKET_IFNAME of each process
+    used_networks: dict[tuple[str, int], str] = field(default_factory=dict)  # "IB", "Socket": of each process
     versions: dict[tuple[str, int], str] = field(default_factory=dict)  # of NCCL, by host and pid
     transports: dict[str, int] = field(default_factory=dict)  # "P2P/CUMEM", "NET/IB", ...: channels
     stacks: dict[int, Written] = field(

@@ -26,6 +26,7 @@ _BEGINS = re.compile(
 )
 _APART_S = 60.0
 _OF_ONE_RESTART = 1 << 12  # bytes between lines of one restart, of several nodes maybe
+_ERROR_FILE = "error.json"  # as torchrun has its processes write, each in a folder of its rank within the node
 LONGEST = 1 << 14  # characters of a line that are looked at
 
 
@@ -43,9 +44,10 @@ def rank_of(path: Path, logs: Logs) -> int | None:
     if found := re.findall(r"rank[-_]?(\d+)", path.name):
         return int(found[-1])
     local, attempt = path.parent.name, path.parent.parent
-    if not (local.isdecimal() and attempt.name.startswith("attempt")):
+    of_attempt = attempt.name.startswith("attempt")
+    if not (local.isdecimal() and (of_attempt or path.name == _ERROR_FILE)):
         return None
-    first = logs.first_ranks.get(attempt, 0)
+    first = logs.first_ranks.get(attempt, 0) if of_attempt else 0
     return None if first is None else first + int(local)
 
 

@@ -15,6 +15,7 @@ _NO_MEMORY = re.compile(r"Detected \d+ oom[_-]kill event(?:\(s\)|s)? in (?:StepI
 _CODE = re.compile(r"Exited with exit code (\d+)")
 _BEING_ENDED = ("srun: Job step aborted", "srun: Terminating ", "srun: Force Terminated ")
 _KILL = -9
+_LAUNCHER = "it has started the ranks of its node"
 _OUT_OF_MEMORY = "Out Of Memory"
 LACK_OF_MEMORY = "Slurm killed a process of its step for lack of memory"
 _SIGNALS = {
@@ -105,7 +106,9 @@ def unplaced(logs: Logs) -> Iterator[Reaped]:
         return
     for number, task in _failed(logs):
         if (code := _exit_code(task)) == _KILL:
-            yield Reaped(number, None, code, _text(task, logs), name=f"Task {number} of Slurm on {task.host}")
+            yield Reaped(
+                number, None, code, _text(task, logs), name=f"Task {number} of Slurm on {task.host}", told=_LAUNCHER
+            )
 
 
 def _failed(logs: Logs) -> Iterator[tuple[int, Task]]:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.logs import Logs, read
+from hangwatch.logs import Logs, assess, completed, read
 from hangwatch.model import Verdict
+from hangwatch.queues import Queues
 from tests.unit.logs.lines import asked_to_dump, failure, far, gave_up, judged, set_up
 
 ANEW = "[default] Worker group FAILED. 3/3 attempts left; will restart worker group"
@@ -257,4 +258,10 @@ def test_a_kernel_log_alone_is_no_sign_that_all_is_well(tmp_path: Path) -> None:
     assert found.summary == "The GPU at 0000:4a:00 of node-a had an error: Xid 94 (an ECC error, contained)."
     found = told(tmp_path, OOM.format(pid=77))
     assert found.cause == "undetermined"
-    assert "process 77: the kernel killed it for lack of memory" in found.summary
+    assert "process 77 (python): the kernel killed it for lack of memory" in found.summary
+    # BUT that of another program, of which no line says that it is a rank, is no failure of the job
+    logs, path = Logs(), tmp_path / "dmesg.txt"
+    path.write_text(OOM.format(pid=77).replace("python", "node_exporter"))
+    assert read(path, logs)
+    assert assess(completed(Queues(), logs), logs).judgement is None
+    assert "(node_exporter)" in assess(completed(Queues(), logs), logs).sentences[1]

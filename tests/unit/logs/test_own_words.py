@@ -114,6 +114,13 @@ def test_a_watchdog_thread_that_is_stuck(tmp_path: Path) -> None:
     assert [each.cause for each in found.alternatives] == ["gil-held"]
 
 
+def test_the_awaited_rank_whose_watchdog_is_stuck_is_told_so_first(tmp_path: Path) -> None:
+    waiting = [line for rank in (0, 1, 3) for line in (gave_up(rank, 90), far(rank, 90, 90, 89))]
+    found = told(tmp_path, *waiting, stuck(2))
+    assert [each.rank for each in found.culprits] == [2]
+    assert "the watchdog thread of rank 2 got stuck" in found.summary
+
+
 def test_stuck_threads_of_all_ranks_blame_nobody(tmp_path: Path) -> None:
     assert told(tmp_path, *(stuck(rank) for rank in range(4))).culprits == ()
 
