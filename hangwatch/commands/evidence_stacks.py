@@ -49,7 +49,8 @@ def judged(said: Judgement | None, snapshot: Snapshot, pile: Pile) -> Judgement 
     stands = {rank.rank: stand for rank in snapshot.ranks if (stand := _stand(rank)) is not None}
     found = diagnose(snapshot)
     if said is None:
-        return found if found.verdict.cause != _NOT_KNOWN else _by_places(stands)
+        interrupted = all(stacks[0].source == "error" for _, stacks in pile.logs.stacks.values())
+        return None if interrupted else found if found.verdict.cause != _NOT_KNOWN else _by_places(stands)
     return replace(said, verdict=_with_places(said.verdict, found.verdict, stands))
 
 

@@ -15,6 +15,7 @@ from . import (
     last_words,
     mpirun,
     nccl,
+    pods,
     rendezvous,
     slurm,
     spawn,
@@ -27,7 +28,7 @@ from .model import Logs
 
 MARKS = tuple(
     mark.encode()
-    for each in (watchdog, nccl, elastic, barrier, rendezvous, slurm, spawn, tracebacks, kernel, mpirun, stacks)
+    for each in (watchdog, nccl, elastic, barrier, rendezvous, slurm, spawn, tracebacks, kernel, mpirun, pods, stacks)
     for mark in each.MARKS
 )
 # What launchers and containers put before a line.
@@ -63,7 +64,7 @@ class Attempt:
         self._last, self._spawned, self._slurm = nccl.LastError(), spawn.Spawned(), slurm.Lines()
         self._on, self._said_last = going_on.GoingOn(logs), last_words.LastWords(rank)
         self._tasks, self._stacks = task_lines.TaskLines(), stacks.Stacks()
-        self._mpirun = mpirun.Lines()
+        self._mpirun, self._pods = mpirun.Lines(), pods.Described()
         self._behind = behind.Behind(self._raised)
 
     def take(self, lines: Iterable[str]) -> tuple[bool, int]:
@@ -99,7 +100,8 @@ class Attempt:
     def _of_others(self, line: str) -> bool:
         logs = self._logs
         told = desync.take(line, logs) or kernel.take(line, logs) or rendezvous.take(line, logs)
-        return told or self._spawned.take(line, logs) or self._table.take(line, logs) or self._mpirun.take(line, logs)
+        told = told or self._spawned.take(line, logs) or self._table.take(line, logs)
+        return told or self._mpirun.take(line, logs) or self._pods.take(line, logs)
 
     def _end(self) -> bool:
         """The file has ended; whether that told of a crash, or where ranks stand."""

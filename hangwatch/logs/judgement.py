@@ -23,6 +23,7 @@ from . import (
     kernel,
     last_words,
     plain,
+    pods,
     rendezvous,
     transports,
     versions,
@@ -75,6 +76,8 @@ def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
         return model.Assessment(ends.local_end(reaped, logs))
     if (nameless := ends.nameless_end(logs)) is not None:
         return model.Assessment(nameless)
+    if (ended := pods.judged(logs)) is not None:
+        return model.Assessment(ended)
     warning = communicators.worst(logs)
     if warning is not None and warning[1].fault is Fault.DUPLICATE:
         return model.Assessment(communicators.warned(*warning, logs))
@@ -84,7 +87,11 @@ def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
         return model.Assessment(_with_logs(_by_its_error(judged, logs), logs))
     if (by_logs := _of_logs(logs)) is not None:
         return model.Assessment(by_logs)
-    return stands if queues.ranks else model.Assessment(None, (*_nothing(logs), *plain.caught(logs)))
+    return (
+        stands
+        if queues.ranks
+        else model.Assessment(None, (*_nothing(logs), *plain.caught(logs), *plain.interrupted(logs)))
+    )
 
 
 def _with_ends(queues: Queues, logs: Logs) -> Logs:
@@ -167,6 +174,7 @@ def _nothing(logs: Logs) -> tuple[str, ...]:
     return (
         f"nothing is wrong in {files}: no call was given up, no communicator is left half set up, no process failed",
         *kernel.unplaced(logs),
+        *pods.sentences(logs),
         *communicators.passed(logs),
         *plain.attempt_before(_earlier(logs)),
     )

@@ -146,6 +146,49 @@ class Task:
     late: bool = False
 
 
+@dataclass
+class Pod:
+    """A pod of Kubernetes, as its container stands now (`state`) and as it has ended last."""
+
+    name: str
+    node: str = ""
+    state: str = ""  # Running, Waiting, Terminated
+    reason: str = ""  # of the pod as a whole
+    reasons: dict[bool, str] = field(default_factory=dict)  # of what is now (True), and of the last end
+    codes: dict[bool, int] = field(default_factory=dict)
+
+    def note(self, now: bool, state: str = "", reason: str = "", code: str = "") -> None:
+        """Keep what is said of the state now, or of the last one."""
+        if now and state:
+            self.state = state
+        if reason:
+            self.reasons[now] = reason
+        if code.isdecimal():
+            self.codes[now] = int(code)
+
+    @property
+    def well(self) -> bool:
+        """It works, or has come to its end as it should."""
+        return self.runs or self.codes.get(True) == 0
+
+    @property
+    def runs(self) -> bool:
+        return self.state == "Running"
+
+    @property
+    def ended_by(self) -> str:
+        return self.reason or self.reasons.get(self._of_now, "")
+
+    @property
+    def exit_code(self) -> int | None:
+        return self.codes.get(self._of_now)
+
+    @property
+    def _of_now(self) -> bool:
+        """Whether the end that counts is of the state now, and not of the one before."""
+        return True in self.codes
+
+
 @dataclass(frozen=True)
 class KernelSaid:
     """A sentence of a host's kernel log on a process (None where it does not say which), or on a GPU by its address."""
@@ -179,6 +222,7 @@ class Logs:
     launchers: dict[str, None] = field(default_factory=dict)  # how a launcher's own rendezvous failed, in its words
     reaped: dict[str, Reaped] = field(default_factory=dict)  # by launcher and process
     tasks: dict[int, Task] = field(default_factory=dict)  # tasks of Slurm that ended, by their numbers
+    pods: dict[str, Pod] = field(default_factory=dict)  # by name
     out_of_memory: dict[str, None] = field(default_factory=dict)  # steps of Slurm in which a process was killed for it
     of_tasks: Logs | None = None  # what lines with srun's label say; its ranks are the numbers of tasks
     launched: bool = False  # a launcher such as torchrun has written lines: a task of Slurm is a launcher then

@@ -11,7 +11,7 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO
 
-from . import attempt, elastic
+from . import attempt, elastic, pods
 from .model import Logs
 
 _GLUED = re.compile(r"(?<=.)(?=\[rank\d+\]:\[[EFWI])")
@@ -58,7 +58,8 @@ def read(path: Path, logs: Logs, plain: Path | None = None) -> bool:
     """
     rank, plain = rank_of(path, logs), plain or path
     if plain.suffix == ".json":
-        found = plain.stat().st_size < LONGEST << 6 and elastic.error_file(plain.read_bytes(), rank, logs)
+        content = plain.read_bytes() if plain.stat().st_size < LONGEST << 6 else b""
+        found = elastic.error_file(content, rank, logs) or pods.of_json(content, logs)
     else:
         found, lines = _lines(plain, rank, logs)
         if lines is not None and not found:

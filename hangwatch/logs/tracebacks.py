@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from hangwatch.model import Frame
+from hangwatch.model import Frame, ThreadStack
 from hangwatch.stacks.frames import origin
 
 from .model import Logs, Raised
@@ -28,7 +28,8 @@ _PLACE = re.compile(r'^\s+File "([^"]+)", line (\d+),? in (\S+)')
 _ERROR = re.compile(r"^([A-Za-z_][\w.]*)(?:: .*)?$")
 _WHILE_HANDLED = "During handling of the above exception"
 _MADE_OF_IT = "The above exception was the direct cause"
-_ASKED = ("SystemExit", "KeyboardInterrupt")
+_INTERRUPT = "KeyboardInterrupt"  # by which a person ends a job that stands: its traceback is a stack
+_ASKED = ("SystemExit", _INTERRUPT)
 _OF_LAUNCHERS = ("torch.distributed.elastic.", "torch.multiprocessing.", "subprocess.")
 _ABORTED = ("Aborted", "Terminated")  # as by torch's watchdog, whose words say more
 # What a process says that ended because another rank had gone, or had not come.
@@ -62,6 +63,7 @@ class _Open:
     elsewhere: bool = False  # the stack of a crash that is being read is of another thread
     stacks: int = 0
     introduced: bool = False  # an ordinary line of its rank stands before it
+    frames: list[Frame] = field(default_factory=list)  # the outermost first
 
 
 class Tracebacks:
@@ -120,11 +122,14 @@ class Tracebacks:
                 self._told[rank] = raised
             if rank is not None and found[1] not in _ASKED:
                 return self._keep(rank, raised, logs)
+            if rank is not None and found[1] == _INTERRUPT:
+                _keep_stack(rank, known.frames, logs)
         return False
 
     def _at(self, rank: int | None, known: _Open, place: Frame, logs: Logs) -> bool:
         """A traceback names its outermost call first, the stack of a crash the innermost."""
         user = origin(place.file) == "user"
+        known.frames.append(place)
         if known.crash:
             if known.where is None or (user and origin(known.where.file) != "user"):
                 known.where = place
@@ -184,6 +189,12 @@ def _first(known: _Open, raised: Raised) -> Raised:
     if first is None or not (known.handled or brought_down(first.text) or brought_down(raised.text)):
         return raised
     return replace(first, ended=raised.ended, then=raised.text)
+
+
+def _keep_stack(rank: int, frames: list[Frame], logs: Logs) -> None:
+    """It is no failure, and may be of a job that a person ended for another reason."""
+    stack = ThreadStack(0, "MainThread", tuple(reversed(frames)), main=True, source="error")
+    logs.stacks.setdefault(rank, (None, (stack,)))
 
 
 def of_chain(text: str) -> Raised | None:
