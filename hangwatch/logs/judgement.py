@@ -15,6 +15,7 @@ from .. import queues as model
 from ..queues.model import Queues
 from . import (
     alone,
+    behind_peers,
     communicators,
     desync,
     detail,
@@ -83,7 +84,8 @@ def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
         return model.Assessment(communicators.warned(*warning, logs))
     stands = model.assess(queues)
     if stands.judgement is not None:
-        judged = last_words.told(_alive(alone.told(stands.judgement, queues, logs), queues, logs), queues, logs)
+        judged = behind_peers.told(alone.told(stands.judgement, queues, logs), queues, logs)
+        judged = last_words.told(_alive(judged, queues, logs), queues, logs)
         return model.Assessment(_with_logs(_by_its_error(judged, logs), logs))
     if (by_logs := _of_logs(logs)) is not None:
         return model.Assessment(by_logs)
