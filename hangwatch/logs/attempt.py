@@ -17,6 +17,7 @@ from . import (
     nccl,
     pods,
     rendezvous,
+    schedulers,
     slurm,
     spawn,
     stacks,
@@ -28,7 +29,21 @@ from .model import Logs
 
 MARKS = tuple(
     mark.encode()
-    for each in (watchdog, nccl, elastic, barrier, rendezvous, slurm, spawn, tracebacks, kernel, mpirun, pods, stacks)
+    for each in (
+        watchdog,
+        nccl,
+        elastic,
+        barrier,
+        rendezvous,
+        slurm,
+        spawn,
+        tracebacks,
+        kernel,
+        mpirun,
+        pods,
+        schedulers,
+        stacks,
+    )
     for mark in each.MARKS
 )
 # What launchers and containers put before a line.
@@ -80,6 +95,7 @@ class Attempt:
         whose = last_words.rank_of(line, self._rank)
         if not told:
             self._behind.take(whose, _OWN_LABEL.sub("", line), self._logs)
+            self._slurm.goes_on(line, self._logs)
         self._on.take(line, of_use=told)
         self._said_last.take(line, of_use=told)
         return told
@@ -101,7 +117,7 @@ class Attempt:
         logs = self._logs
         told = desync.take(line, logs) or kernel.take(line, logs) or rendezvous.take(line, logs)
         told = told or self._spawned.take(line, logs) or self._table.take(line, logs)
-        return told or self._mpirun.take(line, logs) or self._pods.take(line, logs)
+        return told or self._mpirun.take(line, logs) or self._pods.take(line, logs) or schedulers.take(line, logs)
 
     def _end(self) -> bool:
         """The file has ended; whether that told of a crash, or where ranks stand."""

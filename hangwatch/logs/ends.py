@@ -175,7 +175,8 @@ def _order(ends: list[Failure], logs: Logs) -> str:
         return f"the kernel log says so of {whose}"
     if not ends[0].first:
         return "it alone failed by itself"
-    return f"{'mpirun' if ends[0].rank in logs.noticed else 'torchrun'} saw it fail first"
+    launcher = "mpirun" if ends[0].rank in logs.noticed else "torchrun"
+    return f"{logs.noticed_by.get(ends[0].rank, launcher)} saw it fail first"
 
 
 def _raised_besides(ends: list[Failure], logs: Logs) -> Iterable[str]:

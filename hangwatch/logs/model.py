@@ -226,7 +226,8 @@ class Logs:
     out_of_memory: dict[str, None] = field(default_factory=dict)  # steps of Slurm in which a process was killed for it
     of_tasks: Logs | None = None  # what lines with srun's label say; its ranks are the numbers of tasks
     launched: bool = False  # a launcher such as torchrun has written lines: a task of Slurm is a launcher then
-    noticed: dict[int, Failure] = field(default_factory=dict)  # processes that mpirun saw fail
+    noticed: dict[int, Failure] = field(default_factory=dict)  # processes that another launcher saw fail
+    noticed_by: dict[int, str] = field(default_factory=dict)  # which one, where it is not mpirun
     labels: set[tuple[int, int]] = field(default_factory=set)  # task of Slurm and torch's own rank in one line
     late: LateAtBarrier | None = None  # the first one that is told of
     kernel: dict[tuple[int | None, str, str], KernelSaid] = field(default_factory=dict)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from .going_on import Turns
 from .model import Failure, Logs, Reaped, Task
 
 MARKS = ("srun: error: ", "slurmstepd: error: ***", "slurmstepd: error: Detected")
@@ -13,6 +14,7 @@ _CANCELLED = re.compile(r"slurmstepd: error: \*\*\* (JOB|STEP) \S+ ON (\S+) CANC
 _NODE = re.compile(r"srun: error: Node failure on (\S+)")
 _NO_MEMORY = re.compile(r"Detected \d+ oom[_-]kill event(?:\(s\)|s)? in (?:StepId=|step )(\S*\w)")
 _CODE = re.compile(r"Exited with exit code (\d+)")
+_REQUEUED = ("PREEMPTION", "NODE FAILURE")
 _BEING_ENDED = ("srun: Job step aborted", "srun: Terminating ", "srun: Force Terminated ")
 _KILL = -9
 _LAUNCHER = "it has started the ranks of its node"
@@ -43,6 +45,10 @@ class Lines:
 
     def __init__(self) -> None:
         self._ends = False  # the step is being ended
+        self._requeued = False  # for a reason for which Slurm starts the job anew, into the same file
+        self._behind = Turns()
+        self._told = list[str]()
+        self._tasks = list[int]()
 
     def take(self, line: str, logs: Logs) -> bool:
         """Keep what a line says. False for a line of no use."""
@@ -56,7 +62,8 @@ class Lines:
 
     def _of_step(self, line: str, logs: Logs) -> bool:
         if cancelled := _CANCELLED.search(line):
-            logs.ended_by[_cancelled(cancelled[1].lower(), cancelled[3])] = None
+            self._end_by(_cancelled(cancelled[1].lower(), cancelled[3]), logs)
+            self._requeued = self._requeued or (cancelled[3] or "").startswith(_REQUEUED)
             self._ends = True
         elif killed := _NO_MEMORY.search(line):
             logs.out_of_memory[killed[1]] = None
@@ -66,14 +73,32 @@ class Lines:
 
     def _of_srun(self, line: str, logs: Logs) -> bool:
         if failed := _NODE.search(line):
-            logs.ended_by[f"Slurm says that node {failed[1]} failed"] = None
+            self._end_by(f"Slurm says that node {failed[1]} failed", logs)
             return True
         found = _ENDED.search(line)
         if found is None:
             return False
         for task in _numbers(found[2]):
             logs.tasks.setdefault(task, Task(found[3], found[1], self._ends))
+            self._tasks.append(task)
         return True
+
+    def _end_by(self, said: str, logs: Logs) -> None:
+        logs.ended_by[said] = None
+        self._told.append(said)
+
+    def goes_on(self, line: str, logs: Logs) -> None:
+        """An ordinary line: where the program counts up behind a requeue, what was said of its end is of the past."""
+        if not self._requeued or not self._behind.take(line):
+            return
+        logs.earlier = Logs() if logs.earlier is None else logs.earlier
+        for said in self._told:
+            logs.ended_by.pop(said, None)
+            logs.earlier.ended_by[said] = None
+        for task in self._tasks:
+            logs.tasks.pop(task, None)
+        self._requeued = self._ends = False
+        self._told, self._tasks = [], []
 
 
 def _cancelled(what: str, reason: str | None) -> str:

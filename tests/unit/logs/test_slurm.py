@@ -103,3 +103,15 @@ def test_the_lines_of_a_task_count_under_its_rank(tmp_path: Path) -> None:
         tmp_path, "3: \x1b[31mstart rebuilding\x1b[0m", "0: step 1", *of_task(5, TRACEBACK), ENDED, gave_up(0, 7)
     )
     assert found.verdict.victims == (0,)
+
+
+def test_a_job_that_slurm_has_started_anew_in_the_same_file_goes_on(tmp_path: Path) -> None:
+    requeued = f"{CANCELLED[:-4]} DUE TO PREEMPTION ***"
+    path, logs = tmp_path / "slurm-8.out", Logs()
+    path.write_text("\n".join(["0: step 1", requeued, ENDED, "0: resuming from step 1", "0: step 2", "0: step 3"]))
+    assert read(path, logs)
+    found = assess(completed(Queues(), logs), logs)
+    assert found.judgement is None
+    assert "the attempt before the last restart failed: Slurm cancelled the job (preemption)" in found.sentences[1]
+    # BUT what a buffer held back behind another end is no new start
+    assert told(tmp_path, "0: step 1", CANCELLED, "0: step 2", "0: step 3").status == "failed"
