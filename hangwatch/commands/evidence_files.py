@@ -236,7 +236,7 @@ def _put_plain(pile: Pile, path: Path, plain: Path) -> None:
         pile.incidents.append((path, _report(content)))
     elif recorder.is_pickle(content) or any(key in content for key in (b'"entries"', b'"pg_config"', b'"pg_status"')):
         _put_dump(pile, path, content)
-    elif plain.suffix == ".json" and not content.rstrip().endswith(b"}"):
+    elif plain.suffix == ".json" and not content.rstrip().endswith((b"}", b"]")):
         raise files.ReportError("cut off before anything of use")
     else:
         _put_log(pile, path, plain)

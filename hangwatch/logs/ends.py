@@ -23,6 +23,7 @@ _GPU_MEMORY = "OutOfMemoryError: CUDA"
 _OF_A_GPU = re.compile(r"Xid \d|CUDA error: (?:uncorrectable|hardware|.*ECC error)|fallen off the bus", re.IGNORECASE)
 _OF_A_WORKER = re.compile(r"DataLoader worker .*(?:exited unexpectedly|killed by signal)")
 _OF_SHARED_MEMORY = re.compile(r"DataLoader worker .*out of shared memory")
+_GAVE_UP = re.compile(r"timed? ?out", re.IGNORECASE)
 _ABORT, _TERMINATE = -6, -15
 _CRASHES = (-4, -7, -8, -11)  # SIGILL, SIGBUS, SIGFPE and SIGSEGV
 _EXCEPTION = 1  # with which Python ends where no one catches one
@@ -260,6 +261,24 @@ def ended(logs: Logs) -> Judgement:
     )
 
 
+def _without_error(ended: list[int], logs: Logs) -> Judgement | None:
+    """All ranks but few gave up a wait, and of those few there is output and no error."""
+    silent = sorted(logs.last_words.keys() - {*ended})
+    waited = all(_GAVE_UP.search(failures(logs)[rank].text) for rank in ended)
+    if not silent or len(silent) >= len(ended) or not waited or {*ended, *silent} != {*range(len(ended) + len(silent))}:
+        return None
+    who, last = words.ranks(silent), logs.last_words[silent[0]]
+    return unknown(
+        Status.FAILED,
+        Stage.STEP,
+        f"{words.ranks(ended, capital=True)} gave up a wait for other ranks, and of {who} there is no error.",
+        fix=f"find out what {who} did instead: look at the stacks or last output, or run again under hangwatch",
+        culprits=tuple(map(Culprit, silent)),
+        victims=tuple(ended),
+        evidence=(f"the last output of rank {silent[0]}: {words.command(last, 160)}",),
+    )
+
+
 def only_victims(logs: Logs) -> Judgement:
     if logs.out_of_memory:
         return unknown(
@@ -273,6 +292,8 @@ def only_victims(logs: Logs) -> Judgement:
     if logs.ended_by:
         return ended(logs)
     ranks = sorted(failures(logs))
+    if silent := _without_error(ranks, logs):
+        return silent
     return unknown(
         Status.FAILED,
         Stage.STEP,

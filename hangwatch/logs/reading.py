@@ -11,7 +11,7 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO
 
-from . import attempt, elastic, pods
+from . import attempt, elastic, pods, stacks
 from .model import Logs
 
 _GLUED = re.compile(r"(?<=.)(?=\[rank\d+\]:\[[EFWI])")
@@ -60,6 +60,7 @@ def read(path: Path, logs: Logs, plain: Path | None = None) -> bool:
     if plain.suffix == ".json":
         content = plain.read_bytes() if plain.stat().st_size < LONGEST << 6 else b""
         found = elastic.error_file(content, rank, logs) or pods.of_json(content, logs)
+        found = found or stacks.of_json(content, rank, logs)
     else:
         found, lines = _lines(plain, rank, logs)
         if lines is not None and not found:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from hangwatch.stacks import texts
 from hangwatch.stacks.texts import FAULTHANDLER, Texts
 
 from .going_on import Turns
-from .model import Logs
+from .model import Logs, Written
 from .tracebacks import MARKS as TRACEBACKS
 
 MARKS = (FAULTHANDLER, '(idle): "MainThread"', '(active): "MainThread"', '(active+gil): "MainThread"')
@@ -30,10 +31,10 @@ class Stacks:
             rank in self._texts or line.startswith(("Thread ", "Current thread ", "Process "))
         ):
             return False
-        texts = self._texts[rank]
-        if texts.take(line):
+        known = self._texts[rank]
+        if known.take(line):
             self._turns.pop(rank, None)
-            return texts.dump is not None and bool(texts.dump.threads)
+            return known.dump is not None and bool(known.dump.threads)
         if self._turns[rank].take(line):
             del self._texts[rank]
         return False
@@ -41,20 +42,25 @@ class Stacks:
     def end(self, logs: Logs) -> bool:
         """The file has ended; whether it holds a stack of use."""
         found = False
-        for rank, texts in self._texts.items():
-            stacks = texts.dump.stacks() if texts.dump is not None else ()
+        for rank, known in self._texts.items():
+            stacks = known.dump.stacks() if known.dump is not None else ()
             if any(stack.frames for stack in stacks) and rank not in self._crashed:
-                _keep(rank, texts, logs)
+                _keep(rank, (known.dump.pid if known.dump is not None else None, stacks), logs)
                 found = True
         return found
 
 
-def _keep(rank: int | None, texts: Texts, logs: Logs) -> None:
-    dump = texts.dump
-    if dump is None:
-        return
+def of_json(content: bytes, rank: int | None, logs: Logs) -> bool:
+    """Keep the stacks that `py-spy dump --json` wrote. False where it is something else."""
+    written = texts.of_json(content) if content.startswith(b"[") else None
+    if written is not None:
+        _keep(rank, written, logs)
+    return written is not None
+
+
+def _keep(rank: int | None, written: Written, logs: Logs) -> None:
     if rank is None:
-        logs.stacks_of_none.append((dump.pid, dump.stacks()))
+        logs.stacks_of_none.append(written)
     else:
-        logs.stacks[rank] = (dump.pid, dump.stacks())
+        logs.stacks[rank] = written
         logs.ranks.add(rank)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from dataclasses import dataclass, field
+from typing import Any
 
 from hangwatch.model import Frame, ThreadStack
 
@@ -88,6 +90,28 @@ class Texts:
             self.dump = Dump()
         self.dump.threads.append(thread)
         self._open, self._begun = thread, False
+
+
+def of_json(content: bytes) -> tuple[int | None, tuple[ThreadStack, ...]] | None:
+    """The pid and the stacks in what `py-spy dump --json` wrote; None where it is something else."""
+    try:
+        threads = json.loads(content)
+        dump = Dump(threads[0]["pid"], [_of_record(each) for each in threads])
+    except (ValueError, LookupError, TypeError):
+        return None
+    return dump.pid, dump.stacks()
+
+
+def _of_record(record: dict[str, Any]) -> _Thread:
+    identity = record["os_thread_id"] or record["thread_id"]
+    main = record["os_thread_id"] == record["pid"]
+    name = _MAIN if main else record["thread_name"] or ""
+    thread = _Thread(identity, name, "py-spy", record["active"], record["owns_gil"])
+    for each in record["frames"]:
+        native = each["module"] is not None
+        function = each["name"] if native else name_of(each["name"])
+        thread.frames.append(Frame(each["filename"], max(each["line"], 0), function, native))
+    return thread
 
 
 def _thread(line: str) -> _Thread | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -81,3 +83,21 @@ def test_the_stack_of_the_rank_that_is_awaited_tells_what_it_does(
     # BUT a stack that shows a wait for the others explains nothing
     write(tmp_path, [], [], BARRIER)
     assert "cause not known" in told(tmp_path, capsys)
+
+
+def test_stacks_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    thread = {
+        "pid": 7,
+        "thread_id": 1,
+        "thread_name": "MainThread",
+        "os_thread_id": 7,
+        "active": True,
+        "owns_gil": False,
+    }
+    for rank, frames in enumerate((BARRIER, BARRIER, FETCH)):
+        found = [re.match(r'\s+File "(.*)", line (\d+) in (.*)', line) for line in frames]
+        told_of = [
+            {"filename": each[1], "line": int(each[2]), "name": each[3], "module": None} for each in found if each
+        ]
+        (tmp_path / f"stack_rank{rank}.json").write_text(json.dumps([{**thread, "frames": told_of}]))
+    assert "who rank 2" in told(tmp_path, capsys)

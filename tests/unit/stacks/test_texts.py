@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import faulthandler
+import json
 import threading
 from pathlib import Path
 
 from hangwatch.model import ThreadStack
 from hangwatch.stacks.classify import activity
-from hangwatch.stacks.texts import Texts
+from hangwatch.stacks.texts import Texts, of_json
 
 PY_SPY = """\
 Process 3001: /opt/venv/bin/python -u train.py --cfg a.yaml
@@ -77,3 +78,16 @@ def test_the_last_of_several_dumps_counts() -> None:
 
 def test_other_lines_are_no_stacks() -> None:
     assert not read("Process 12: done\nThread 7 is idle\n  something (else:3)")
+
+
+def test_the_json_of_py_spy() -> None:
+    frame = {"name": "Queue.get", "filename": "/usr/lib/python3.11/queue.py", "module": None, "line": 180}
+    native = {"name": "poll", "filename": "", "module": "/lib/libc.so.6", "line": 0}
+    thread = {"pid": 7, "thread_id": 1, "thread_name": None, "os_thread_id": 7, "active": True, "owns_gil": False}
+    read = of_json(json.dumps([{**thread, "frames": [native, frame]}]).encode())
+    assert read is not None
+    pid, (stack,) = read
+    assert (pid, stack.name, stack.main) == (7, "MainThread", True)
+    assert [(each.function, each.native) for each in stack.frames] == [("poll", True), ("get", False)]
+    assert of_json(b"[]") is None
+    assert of_json(b'[{"pid": 3}]') is None
