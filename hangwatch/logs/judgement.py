@@ -165,7 +165,22 @@ def _of_logs(logs: Logs) -> Judgement | None:
         return _stalled(logs)
     if ends.failures(logs) or logs.ended_by or logs.out_of_memory:
         return ends.only_victims(logs)
-    return kernel.judged(logs)
+    return kernel.judged(logs) or _taken_down(logs)
+
+
+def _taken_down(logs: Logs) -> Judgement | None:
+    """torch's watchdog ended ranks for calls of which no line tells."""
+    ranks = sorted(logs.taken_down)
+    if not ranks:
+        return None
+    return unknown(
+        Status.FAILED,
+        Stage.STEP,
+        f"torch's watchdog ended {words.ranks(ranks)}, since calls of NCCL had failed or timed out; the lines that"
+        " tell which calls are not in these logs.",
+        fix="give the whole logs of all ranks, and the flight recorder's dumps",
+        victims=tuple(ranks),
+    )
 
 
 def _nothing(logs: Logs) -> tuple[str, ...]:

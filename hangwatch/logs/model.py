@@ -244,6 +244,7 @@ class Logs:
     group_failed: bool = False  # torchrun's agent says that its processes failed
     unused: dict[Path, int] = field(default_factory=dict)  # texts without a line of use, and how many lines they have
     earlier: Logs | None = None  # of the attempt before the last one
+    taken_down: set[int] = field(default_factory=set)  # ranks that torch's watchdog ended for a call that failed
     stalls: dict[int, list[str]] = field(default_factory=dict)  # how torch found the watchdog thread of a rank stuck
     networks: dict[str, set[str]] = field(default_factory=dict)  # host to the interfaces that NCCL uses there
     no_interface: NoInterface = field(default_factory=NoInterface)

@@ -320,6 +320,17 @@ def test_an_error_with_its_traceback(tmp_path: Path) -> None:
     )
 
 
+def test_ranks_that_the_watchdog_ended_without_a_word_on_the_call(tmp_path: Path) -> None:
+    line = (
+        "[rank{rank}]:[E1127 14:22:31.1 ProcessGroupNCCL.cpp:758] [Rank {rank}] To avoid data inconsistency, we are"
+        " taking the entire process down."
+    )
+    found = judged(tmp_path, "\n".join(line.format(rank=rank) for rank in (0, 1, 3))).judgement
+    assert found is not None
+    assert (found.verdict.cause, found.verdict.victims) == ("undetermined", (0, 1, 3))
+    assert "torch's watchdog ended ranks 0-1 and 3" in found.verdict.summary
+
+
 def test_an_error_file(tmp_path: Path) -> None:
     folder = tmp_path / "attempt_0" / "3"
     folder.mkdir(parents=True)
