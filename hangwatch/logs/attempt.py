@@ -70,6 +70,11 @@ def bare(line: str) -> str:
     return line[label.end() :] if label else line
 
 
+def without_rank(line: str) -> str:
+    """The line without torch's own `[rank3]:`."""
+    return _OWN_LABEL.sub("", line) if line.startswith("[rank") else line
+
+
 class Attempt:
     """Takes the lines of one log, one after another; `rank` is that of the file, where its name tells."""
 
@@ -94,7 +99,7 @@ class Attempt:
         told = self._of_ranks(whole, line) or self._of_others(line)
         whose = last_words.rank_of(line, self._rank)
         if not told:
-            self._behind.take(whose, _OWN_LABEL.sub("", line), self._logs)
+            self._behind.take(whose, without_rank(line), self._logs)
             self._slurm.goes_on(line, self._logs)
         self._on.take(line, of_use=told)
         self._said_last.take(line, of_use=told)
@@ -109,7 +114,7 @@ class Attempt:
         whose = last_words.rank_of(line, rank)
         introduced = self._behind.introduced(whose)
         raised = not of_task and self._raised.take(line, logs, rank, introduced=introduced)
-        stack = not of_task and self._stacks.take(_OWN_LABEL.sub("", line), whose)
+        stack = not of_task and self._stacks.take(without_rank(line), whose)
         told = told or stack
         return raised or self._last.take(line, logs, rank) or self._slurm.take(whole, logs) or told
 

@@ -33,7 +33,9 @@ class Behind:
 
     def take(self, rank: int | None, line: str, logs: Logs) -> None:
         """`rank` is the one that the line begins with, or that of the file; `line` is without that."""
-        self._before = rank if line.strip() and not NOT_ITS_OWN.search(line) else None
+        self._before = rank if rank is not None and line.strip() and not NOT_ITS_OWN.search(line) else None
+        if not self._raised.followed:
+            return
         followed = self._followed(logs)
         turned = rank not in followed and bool(followed) and self._job.take(line)
         for each, known in followed.items():

@@ -32,6 +32,8 @@ class Described:
 
     def take(self, line: str, logs: Logs) -> bool:
         """Keep what a line says. False for a line of no use."""
+        if self._pod is None and not line.startswith("Name:"):
+            return False
         found = _FIELD.match(line)
         if found is None:
             return False

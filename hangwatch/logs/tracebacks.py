@@ -9,7 +9,7 @@ first tells why: what followed it, as a collective in a `finally` block that no 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from hangwatch.model import Frame, ThreadStack
@@ -156,7 +156,7 @@ class Tracebacks:
         return False
 
     @property
-    def followed(self) -> Iterable[int]:
+    def followed(self) -> Collection[int]:
         """Ranks of which further lines may show that they went on behind their exceptions."""
         return self._turns
 
