@@ -291,6 +291,7 @@ def problems(pile: Pile) -> list[str]:
     """What is wrong with files; a log that was named, and tells nothing, is one where others do."""
     named = (f"left out {path}: {_NO_USE}" for path, named in pile.plain.items() if named)
     others = (*pile.passed, *(path for path, named in pile.plain.items() if not named))
+    others = tuple(path for path in others if path not in pile.logs.nameless_in)
     passed = list(dict.fromkeys(path.name for path in others))
     more = f" and {len(passed) - _SHOWN} more" if passed[_SHOWN:] else ""
     told = [f"nothing of a hang or failure is in {', '.join(passed[:_SHOWN])}{more}"] if passed else []

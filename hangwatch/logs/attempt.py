@@ -86,6 +86,7 @@ class Attempt:
         self._tasks, self._stacks = task_lines.TaskLines(), stacks.Stacks()
         self._mpirun, self._pods = mpirun.Lines(), pods.Described()
         self._behind = behind.Behind(self._raised)
+        self.named = set[int]()  # the ranks that torch's prefixes name
 
     def take(self, lines: Iterable[str]) -> tuple[bool, int]:
         """Whether one of the lines is of use, and how many there are."""
@@ -112,6 +113,8 @@ class Attempt:
         told = self._late.take(line, logs) or watchdog.take(line, logs, rank) or nccl.take(line, logs, rank)
         of_task = rank is None and self._tasks.take(whole, line, logs)
         whose = last_words.rank_of(line, rank)
+        if whose is not None and line.startswith("[rank"):
+            self.named.add(whose)
         introduced = self._behind.introduced(whose)
         raised = not of_task and self._raised.take(line, logs, rank, introduced=introduced)
         stack = not of_task and self._stacks.take(without_rank(line), whose)

@@ -20,6 +20,7 @@ from . import (
     desync,
     detail,
     ends,
+    file_names,
     interfaces,
     kernel,
     last_words,
@@ -65,7 +66,7 @@ def _documented(judged: Judgement) -> Judgement:
 
 def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
     """The first end of a process that is no consequence comes before all waiting."""
-    logs = _with_ends(queues, without_caught(placed(logs)))
+    logs = _with_ends(queues, without_caught(file_names.placed(placed(logs))))
     found = ends.first_ends(logs)
     if (without := interfaces.judged(found, logs)) is not None:
         return model.Assessment(without)

@@ -241,6 +241,8 @@ class Logs:
     )  # largest communicator and rank in it
     raised: dict[int, Raised] = field(default_factory=dict)
     nameless: dict[Raised, None] = field(default_factory=dict)  # tracebacks of which no line tells the rank
+    nameless_in: dict[Path, Raised] = field(default_factory=dict)  # the last one of each file
+    named_in: dict[Path, set[int]] = field(default_factory=dict)  # the ranks that torch's prefixes name in each file
     group_failed: bool = False  # torchrun's agent says that its processes failed
     unused: dict[Path, int] = field(default_factory=dict)  # texts without a line of use, and how many lines they have
     earlier: Logs | None = None  # of the attempt before the last one

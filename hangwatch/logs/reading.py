@@ -62,7 +62,7 @@ def read(path: Path, logs: Logs, plain: Path | None = None) -> bool:
         found = elastic.error_file(content, rank, logs) or pods.of_json(content, logs)
         found = found or stacks.of_json(content, rank, logs)
     else:
-        found, lines = _lines(plain, rank, logs)
+        found, lines = _lines(plain, rank, logs, path)
         if lines is not None and not found:
             logs.unused[path] = lines
             logs.ranks.update({rank} if rank is not None and path.parent.name.isdecimal() else ())  # torchrun's folder
@@ -73,24 +73,28 @@ def read(path: Path, logs: Logs, plain: Path | None = None) -> bool:
     return found
 
 
-def _lines(path: Path, rank: int | None, logs: Logs) -> tuple[bool, int | None]:
+def _lines(plain: Path, rank: int | None, logs: Logs, path: Path) -> tuple[bool, int | None]:
     """Whether a line of the last attempt is of use, and how many lines it has; None of what is no text, or empty."""
-    with path.open("rb") as file:
+    with plain.open("rb") as file:
         start = file.read(1 << 12)
         if not start or b"\0" in start:
             return False, None
         before, begin = _last_attempts(file)
         if begin:
-            logs.earlier = logs.earlier or Logs()
+            logs.earlier = Logs() if logs.earlier is None else logs.earlier
             file.seek(before)
-            if _taken(_raw_lines(file, begin - before), rank, logs.earlier)[0]:
+            if _taken(_raw_lines(file, begin - before), rank, logs.earlier, path)[0]:
                 logs.earlier.files.append(path)
         file.seek(begin)
-        return _taken(file, rank, logs)
+        return _taken(file, rank, logs, path)
 
 
-def _taken(file: Iterable[bytes], rank: int | None, logs: Logs) -> tuple[bool, int]:
-    return attempt.Attempt(rank, logs).take(_pieces(file))
+def _taken(file: Iterable[bytes], rank: int | None, logs: Logs, path: Path) -> tuple[bool, int]:
+    known, lines = set(logs.nameless), attempt.Attempt(rank, logs)
+    taken = lines.take(_pieces(file))
+    logs.named_in[path] = lines.named
+    logs.nameless_in.update((path, raised) for raised in logs.nameless if raised not in known)
+    return taken
 
 
 def _raw_lines(file: BinaryIO, size: int) -> Iterator[bytes]:
