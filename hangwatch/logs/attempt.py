@@ -16,6 +16,7 @@ from . import (
     mpirun,
     nccl,
     pods,
+    ray_errors,
     rendezvous,
     schedulers,
     slurm,
@@ -41,6 +42,7 @@ MARKS = tuple(
         kernel,
         mpirun,
         pods,
+        ray_errors,
         schedulers,
         stacks,
     )
@@ -84,7 +86,7 @@ class Attempt:
         self._last, self._spawned, self._slurm = nccl.LastError(), spawn.Spawned(), slurm.Lines()
         self._on, self._said_last = going_on.GoingOn(logs), last_words.LastWords(rank)
         self._tasks, self._stacks = task_lines.TaskLines(), stacks.Stacks()
-        self._mpirun, self._pods = mpirun.Lines(), pods.Described()
+        self._mpirun, self._pods, self._ray = mpirun.Lines(), pods.Described(), ray_errors.Lines()
         self._behind = behind.Behind(self._raised)
         self.named = set[int]()  # the ranks that torch's prefixes name
 
@@ -98,6 +100,7 @@ class Attempt:
     def _take(self, whole: str) -> bool:
         line = bare(whole)
         told = self._of_ranks(whole, line) or self._of_others(line)
+        told = self._ray.take(whole, line, self._logs) or told
         whose = last_words.rank_of(line, self._rank)
         if not told:
             self._behind.take(whose, without_rank(line), self._logs)
