@@ -291,6 +291,7 @@ def _with_logs(judged: Judgement, logs: Logs) -> Judgement:
     """The queues' judgement with what the logs say besides."""
     told = (*judged.verdict.evidence, *ends.outside(logs))
     verdict = kernel.of_a_lost_gpu(_with_warnings(replace(judged.verdict, evidence=told), logs), logs)
+    verdict = kernel.with_error(verdict, logs)
     verdict = _with_stall(desync.named(verdict, logs), logs)
     said = _gave_up(logs, verdict)
     verdict = replace(

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from hangwatch import words
 from hangwatch.catalogue import cause
-from hangwatch.model import Certainty, Judgement, Stage, Status, Verdict
+from hangwatch.model import Alternative, Certainty, Judgement, Stage, Status, Verdict
 from hangwatch.rules.device.gpu_fault import GONE, NO_FAULT, XIDS
 
 from . import communicators
@@ -113,6 +113,19 @@ def of_a_lost_gpu(verdict: Verdict, logs: Logs) -> Verdict:
         argument=verdict.argument,
         details=(verdict.summary, *verdict.details),
     )
+
+
+def with_error(verdict: Verdict, logs: Logs) -> Verdict:
+    """A verdict without a cause or a rank to blame, where the driver reports an error of a GPU and of no process."""
+    said = next((each for each in logs.kernel.values() if each.gpu and each.pid is None), None)
+    if said is None or verdict.culprits or verdict.certainty is not Certainty.UNDETERMINED:
+        return verdict
+    found = _lost(said, logs).verdict
+    others = tuple(each for each in verdict.alternatives if each.cause != found.cause)
+    if verdict.cause != "undetermined":
+        others = (Alternative(verdict.cause, Certainty.UNDETERMINED, "nothing else tells why none completes"), *others)
+    summary = f"{verdict.summary} {found.summary}"
+    return replace(verdict, cause=found.cause, summary=summary, fix=found.fix, alternatives=others)
 
 
 def judged(logs: Logs) -> Judgement | None:

@@ -24,7 +24,7 @@ _FAULTS = {
     Fault.UNLIKE: re.compile(r"Message truncated : received \d+ bytes instead of \d+|Mismatched NCCL version"),
     Fault.PEER: re.compile(r"Connection (?:closed|reset)|closed by remote peer|reset by peer|remote process exited"),
     Fault.NETWORK: re.compile(
-        r"Got completion .*(?:status|error)|NET/IB.*(?:error|fail|timeout|down|async event)"
+        r"Got completion .*(?:status|error)|NET/(?:IB|OFI)\b.*(?:error|fail|timeout|down|async event)"
         r"|[Ss]ocket.*(?:fail|timed out|clos|refused|error)"
         r"|Call to \w+ failed|Connection (?:refused|timed out)|timed out|unhandled|NVLink|peer access"
     ),

@@ -252,6 +252,15 @@ def test_the_only_rank_whose_calls_of_cuda_fail_has_lost_the_gpu_that_has_gone(t
     assert told(tmp_path, *raised(3, error), *raised(1, error), GONE).certainty == "undetermined"
 
 
+def test_an_error_of_a_gpu_is_told_first_where_all_have_come_and_none_is_to_blame(tmp_path: Path) -> None:
+    error = XID.format(number=74, pid=0).replace("pid=0, name=python", "pid='<unknown>', name=<unknown>")
+    found = told(tmp_path, *READY, error, *waiting(0, 1, 2, 3))
+    assert (found.cause, found.certainty, found.culprits) == ("gpu-fault", "undetermined", ())
+    assert "The GPU at 0000:4a:00 of node-a had an error: Xid 74 (an NVLink error)." in found.summary
+    # BUT one rank that has not come is looked at first
+    assert [each.rank for each in told(tmp_path, *READY, error, *waiting(0, 1, 2)).culprits] == [3]
+
+
 def test_a_kernel_log_alone_is_no_sign_that_all_is_well(tmp_path: Path) -> None:
     found = told(tmp_path, XID.format(number=94, pid=9007))
     assert (found.cause, found.certainty, found.culprits) == ("gpu-fault", "undetermined", ())
