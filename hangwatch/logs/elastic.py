@@ -30,13 +30,14 @@ _REAPED = re.compile(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: (\d
 _PLACE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 _OF_LAUNCHER = re.compile(
     r"^\[default\d+\]:|[WIE]\d{4} [\d:.]+ +\d+ torch/distributed/(?:elastic|run)|\[launch\.py:\d+|ChildFailedError"
+    r"|torch\.multiprocessing\.spawn\.Process"
     r"|(?:(?:WARNING|ERROR|INFO):|\] )torch\.distributed\.(?:run|elastic)"
 )
 
 
 def is_of_launcher(line: str) -> bool:
     """Whether torchrun or another launcher that starts several ranks has written a line, or labelled it."""
-    may_be = "distributed" in line or "launch.py:" in line or "[default" in line
+    may_be = "distributed" in line or "multiprocessing.spawn" in line or "launch.py:" in line or "[default" in line
     return may_be and _OF_LAUNCHER.search(line) is not None
 
 

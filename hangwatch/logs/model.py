@@ -225,6 +225,7 @@ class Logs:
     tasks: dict[int, Task] = field(default_factory=dict)  # tasks of Slurm that ended, by their numbers
     pods: dict[str, Pod] = field(default_factory=dict)  # by name
     out_of_memory: dict[str, None] = field(default_factory=dict)  # steps of Slurm in which a process was killed for it
+    labelled_tasks: set[int] = field(default_factory=set)  # those of which lines have srun's label
     of_tasks: Logs | None = None  # what lines with srun's label say; its ranks are the numbers of tasks
     launched: bool = False  # a launcher such as torchrun has written lines: a task of Slurm is a launcher then
     noticed: dict[int, Failure] = field(default_factory=dict)  # processes that another launcher saw fail

@@ -18,6 +18,7 @@ _REQUEUED = ("PREEMPTION", "NODE FAILURE")
 _BEING_ENDED = ("srun: Job step aborted", "srun: Terminating ", "srun: Force Terminated ")
 _KILL = -9
 _LAUNCHER = "it has started the ranks of its node"
+_NOT_KNOWN = "no line tells whether its number is a rank, or it has started several ranks"
 _OUT_OF_MEMORY = "Out Of Memory"
 LACK_OF_MEMORY = "Slurm killed a process of its step for lack of memory"
 _SIGNALS = {
@@ -116,7 +117,19 @@ def tasks_are_ranks(logs: Logs) -> bool:
     """By the lines that name both; where none does, unless a task is a launcher that starts the ranks of its node."""
     if logs.labels:
         return all(task == rank for task, rank in logs.labels)
-    return not logs.launched
+    return not logs.launched and not _may_be_launchers(logs)
+
+
+def _may_be_launchers(logs: Logs) -> bool:
+    """One task on each host that is named, and at least two ranks for each task: it may have started those of its host.
+
+    Lines with a task's label show further tasks.
+    """
+    hosts = [task.host for task in logs.tasks.values()]
+    last = max((*logs.tasks, *logs.labelled_tasks), default=None)
+    if last is None or len(set(hosts)) < len(hosts):
+        return False
+    return max(logs.ranks, default=0) + 1 >= 2 * (last + 1)
 
 
 def taken(ranks: set[int], logs: Logs) -> Iterator[str]:
@@ -126,14 +139,15 @@ def taken(ranks: set[int], logs: Logs) -> Iterator[str]:
 
 
 def unplaced(logs: Logs) -> Iterator[Reaped]:
-    """Tasks that were killed and are no ranks: launchers, whose other ends follow from those of their processes."""
+    """Tasks that are no ranks: of launchers those that were killed, since other ends follow from their processes'."""
     if tasks_are_ranks(logs):
         return
+    known = logs.launched or bool(logs.labels)
     for number, task in _failed(logs):
-        if (code := _exit_code(task)) == _KILL:
-            yield Reaped(
-                number, None, code, _text(task, logs), name=f"Task {number} of Slurm on {task.host}", told=_LAUNCHER
-            )
+        code, name = _exit_code(task), f"Task {number} of Slurm on {task.host}"
+        if code == _KILL or not known:
+            told = _LAUNCHER if known else _NOT_KNOWN
+            yield Reaped(number, None, code, _text(task, logs), name=name, told=told)
 
 
 def _failed(logs: Logs) -> Iterator[tuple[int, Task]]:

@@ -31,6 +31,7 @@ class TaskLines:
         task = int(label[1])
         own = logs.of_tasks = Logs() if logs.of_tasks is None else logs.of_tasks
         own.ranks.add(task)
+        logs.labelled_tasks.add(task)
         if not self._stacks.take(line, task):
             own.last_words[task] = line.strip()
         raised = self._raised[task]

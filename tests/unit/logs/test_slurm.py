@@ -115,3 +115,16 @@ def test_a_job_that_slurm_has_started_anew_in_the_same_file_goes_on(tmp_path: Pa
     assert "the attempt before the last restart failed: Slurm cancelled the job (preemption)" in found.sentences[1]
     # BUT what a buffer held back behind another end is no new start
     assert told(tmp_path, "0: step 1", CANCELLED, "0: step 2", "0: step 3").status == "failed"
+
+
+def test_a_task_alone_on_its_host_may_have_started_several_ranks(tmp_path: Path) -> None:
+    failed = "srun: error: n1: task 1: Exited with exit code 1"
+    found = told(tmp_path, *TRACEBACK, failed, *(gave_up(rank, 7) for rank in range(8, 16))).verdict
+    assert [each.rank for each in found.culprits] == [None]
+    assert found.summary.startswith("Task 1 of Slurm on n1 failed with exit code 1 (train.py:73)")
+    # BUT where several tasks are on one host, each of them is a rank
+    others = "srun: error: n1: tasks 0,2-7: Terminated"
+    assert [each.rank for each in told(tmp_path, failed, others, gave_up(15, 7)).verdict.culprits] == [1]
+    # AND processes that one task has started are named by their own launcher
+    spawned = "torch.multiprocessing.spawn.ProcessExitedException: process 2 terminated with exit code 3"
+    assert told(tmp_path, failed, others, spawned).verdict.summary.startswith("Local rank 2 failed with exit code 3")
