@@ -60,12 +60,13 @@ def _judgement(snapshot: Snapshot, pile: Pile) -> Judgement | None:
 
     What the queues say counts where reports and boards, which know the hosts too, name no rank.
     """
+    from hangwatch.commands import evidence_stacks
     from hangwatch.judge import diagnose
 
     if not (pile.dumps or pile.logs):
         kept = _kept(snapshot, pile)
         return diagnose(snapshot) if kept is None else kept
-    said = pile.assessment.judgement
+    said = evidence_stacks.judged(pile.assessment.judgement, snapshot, pile)
     if not (pile.incidents or pile.boards):
         return said
     judged = diagnose(snapshot)

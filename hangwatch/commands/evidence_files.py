@@ -30,6 +30,7 @@ SNIFFED = 1 << 16  # bytes by which a log is told
 DEEPEST = 4  # folders in folders that are looked into: LOGS/JOB/attempt_0/3/stderr.log
 _SUFFIXES = frozenset({".log", ".out", ".err", ".txt", ".json", ".board"})
 _LOGS = frozenset({".log", ".out", ".err"})  # a text of such a name is a log, whatever its lines
+_TEXTS = frozenset({"", ".txt"})
 _NO_LOGS = frozenset({".json", ".html", ".board", ".md", ".py", ".sh", ".yaml", ".yml", ".toml", ".csv"})
 _NO_USE = "neither an incident report, nor a board, a flight-recorder dump or a log of use"
 _GZIP = ".gz"
@@ -37,6 +38,7 @@ _ARCHIVES = frozenset({".tar", ".tgz", ".zip", ".zst", ".xz", ".bz2", ".7z"})
 _PACKED_FOLDER = ".tar.gz"
 _ATTEMPT = re.compile(r"attempt_\d+")
 _OF_A_RANK = re.compile(r"(?:rank[-_]?)?\d{1,4}")
+_SHOWN = 4
 _OF_LOGS = frozenset({"log", "logs"})
 _DUMP = re.compile(r"(rank|trace|nccl|dump|(^|_)fr)\D*\d", re.IGNORECASE)
 _OF_DUMPS = frozenset({"", ".json", ".pickle", ".pkl"})
@@ -55,6 +57,7 @@ class Pile:
     logs: logs.Logs = field(default_factory=logs.Logs)
     problems: list[str] = field(default_factory=list)
     plain: dict[Path, bool] = field(default_factory=dict)  # logs without a line of use, and whether each was named
+    passed: list[Path] = field(default_factory=list)  # other texts without a line of use, in folders that were named
 
     @cached_property
     def queues(self) -> Queues:
@@ -92,6 +95,8 @@ def _take(pile: Pile, path: Path, asked_for: bool = True) -> bool:
             pile.plain[path] = asked_for
         elif asked_for:
             pile.problems.append(f"left out {path}: {error}")
+        elif suffix in _TEXTS:
+            pile.passed.append(path)
         return False
     except HangwatchError as error:
         if asked_for or not isinstance(error, _UnknownError):
@@ -231,7 +236,7 @@ def _put_plain(pile: Pile, path: Path, plain: Path) -> None:
         pile.incidents.append((path, _report(content)))
     elif recorder.is_pickle(content) or any(key in content for key in (b'"entries"', b'"pg_config"', b'"pg_status"')):
         _put_dump(pile, path, content)
-    elif plain.suffix == ".json" and not content.rstrip().endswith(b"}"):
+    elif plain.suffix == ".json" and not content.rstrip().endswith((b"}", b"]")):
         raise files.ReportError("cut off before anything of use")
     else:
         _put_log(pile, path, plain)
@@ -284,7 +289,13 @@ def _put_document(pile: Pile, path: Path, rank: int, document: dict[str, Any]) -
 
 def problems(pile: Pile) -> list[str]:
     """What is wrong with files; a log that was named, and tells nothing, is one where others do."""
-    return [*pile.problems, *(f"left out {path}: {_NO_USE}" for path, named in pile.plain.items() if named)]
+    named = (f"left out {path}: {_NO_USE}" for path, named in pile.plain.items() if named)
+    others = (*pile.passed, *(path for path, named in pile.plain.items() if not named))
+    others = tuple(path for path in others if path not in pile.logs.nameless_in)
+    passed = list(dict.fromkeys(path.name for path in others))
+    more = f" and {len(passed) - _SHOWN} more" if passed[_SHOWN:] else ""
+    told = [f"nothing of a hang or failure is in {', '.join(passed[:_SHOWN])}{more}"] if passed else []
+    return [*pile.problems, *named, *told]
 
 
 def kinds(pile: Pile) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hangwatch.commands.evidence_files import Pile
+from hangwatch.commands.evidence_stacks import with_stacks
 from hangwatch.model import CaptureNote, Incident, Job, RankEvidence, Reading, Snapshot, every_rank
 from hangwatch.queues import not_told, snapshot
 from hangwatch.report import snapshot_of, words
@@ -27,7 +28,7 @@ def snapshots(pile: Pile) -> list[Snapshot]:
         of_boards = _of_boards(job, readings, pile.problems)
         found[job] = _joined(found[job], of_boards) if job in found else of_boards
     if pile.dumps or pile.logs:
-        of_dumps = _of_dumps(pile)
+        of_dumps = with_stacks(_of_dumps(pile), pile)
         if len(found) == 1:
             return [_joined(next(iter(found.values())), of_dumps)]
         found[""] = of_dumps

@@ -28,6 +28,17 @@ _EXIT = re.compile(r"(-?\d+) \(pid: (\d+)\)")
 _ASKED = re.compile(r"Received (?:Signals\.)?(\w+) death signal, shutting down workers")
 _REAPED = re.compile(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: (\d+)\)")
 _PLACE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+_OF_LAUNCHER = re.compile(
+    r"^\[default\d+\]:|[WIE]\d{4} [\d:.]+ +\d+ torch/distributed/(?:elastic|run)|\[launch\.py:\d+|ChildFailedError"
+    r"|torch\.multiprocessing\.spawn\.Process"
+    r"|(?:(?:WARNING|ERROR|INFO):|\] )torch\.distributed\.(?:run|elastic)"
+)
+
+
+def is_of_launcher(line: str) -> bool:
+    """Whether torchrun or another launcher that starts several ranks has written a line, or labelled it."""
+    may_be = "distributed" in line or "multiprocessing.spawn" in line or "launch.py:" in line or "[default" in line
+    return may_be and _OF_LAUNCHER.search(line) is not None
 
 
 class Table:
@@ -124,7 +135,7 @@ def error_file(content: bytes, rank: int | None, logs: Logs) -> bool:
         return False
     if isinstance(message, str):
         message = {"message": message, "extraInfo": {}}
-    if not isinstance(message, dict) or rank is None:
+    if not isinstance(message, dict):
         return False
     extra = message.get("extraInfo")
     stack, text, where = str(extra.get("py_callstack", "")) if isinstance(extra, dict) else "", None, None
@@ -132,7 +143,13 @@ def error_file(content: bytes, rank: int | None, logs: Logs) -> bool:
         where = _further_in(where, Frame(file, int(line), function))
     if (first := tracebacks.of_chain(stack)) is not None and first.then:
         text, where = first.text, first.where
-    known = logs.failures.get(rank, Failure(rank))
-    logs.failures[rank] = replace(known, text=text or str(message.get("message", "")), where=where)
+    text = text or str(message.get("message", ""))
+    if rank is None:
+        told = "it has written an error file, whose path does not tell its rank"
+        logs.reaped[f"error file {len(logs.reaped)}"] = Reaped(
+            -1, None, None, text, where, "A process of this job", told
+        )
+        return True
+    logs.failures[rank] = replace(logs.failures.get(rank, Failure(rank)), text=text, where=where)
     logs.ranks.add(rank)
     return True

@@ -23,6 +23,7 @@ _GPU_MEMORY = "OutOfMemoryError: CUDA"
 _OF_A_GPU = re.compile(r"Xid \d|CUDA error: (?:uncorrectable|hardware|.*ECC error)|fallen off the bus", re.IGNORECASE)
 _OF_A_WORKER = re.compile(r"DataLoader worker .*(?:exited unexpectedly|killed by signal)")
 _OF_SHARED_MEMORY = re.compile(r"DataLoader worker .*out of shared memory")
+_GAVE_UP = re.compile(r"timed? ?out", re.IGNORECASE)
 _ABORT, _TERMINATE = -6, -15
 _CRASHES = (-4, -7, -8, -11)  # SIGILL, SIGBUS, SIGFPE and SIGSEGV
 _EXCEPTION = 1  # with which Python ends where no one catches one
@@ -71,7 +72,7 @@ def _completes(known: Failure, raised: Raised) -> bool:
     """The exception is why the process ended: by itself, or by the abort that follows where no one catches it."""
     if known.exit_code == _ABORT or crashed(raised.text):
         return raised.ended
-    return not _killed(known) and (not known.text or known.text.startswith("srun"))
+    return not _killed(known) and (not known.text or known.text.startswith(("srun", "Slurm")))
 
 
 def first_ends(logs: Logs) -> list[Failure]:
@@ -121,7 +122,7 @@ def failed(ends: list[Failure], logs: Logs) -> Judgement:
             fix=_fix(name, ends[0]),
             culprits=tuple(Culprit(each.rank, each.pid, each.host, where=each.where) for each in ends),
             victims=tuple(sorted(victims)),
-            evidence=(_order(ends, logs), *_raised_besides(ends, logs), *outside(logs)),
+            evidence=(_order(ends, logs), *_raised_besides(ends, logs), *slurm.taken(blamed, logs), *outside(logs)),
         ),
     )
 
@@ -132,7 +133,7 @@ def _fix(name: str, end: Failure) -> str:
     if _GPU_MEMORY in end.text:
         return "use less of the GPU's memory (a smaller batch, activation checkpointing), or see what else is on it"
     if name == "rank-died":
-        return advice(end.exit_code, out_of_memory=kernel.NO_MEMORY in end.text) or cause(name).fix
+        return advice(end.exit_code, out_of_memory=slurm.is_of_memory(end.text)) or cause(name).fix
     if name == "exception-on-one-rank" and end.where is not None:
         return f"mend what raised it{words.at(end.where)}"
     return cause(name).fix
@@ -173,7 +174,10 @@ def _order(ends: list[Failure], logs: Logs) -> str:
     if said := next((said for said in logs.kernel.values() if said.text == ends[0].text), None):
         whose = f"its process {said.pid}" if said.pid is not None else f"its GPU ({said.gpu})"
         return f"the kernel log says so of {whose}"
-    return "torchrun saw it fail first" if ends[0].first else "it alone failed by itself"
+    if not ends[0].first:
+        return "it alone failed by itself"
+    launcher = "mpirun" if ends[0].rank in logs.noticed else "torchrun"
+    return f"{logs.noticed_by.get(ends[0].rank, launcher)} saw it fail first"
 
 
 def _raised_besides(ends: list[Failure], logs: Logs) -> Iterable[str]:
@@ -190,7 +194,9 @@ def reaped(logs: Logs) -> Reaped | None:
     """The one process that a launcher saw end by itself, where nothing tells its rank."""
     if failures(logs):
         return None
-    own = [each for each in logs.reaped.values() if each.exit_code not in (_ABORT, _TERMINATE)]
+    own = [
+        each for each in (*logs.reaped.values(), *slurm.unplaced(logs)) if each.exit_code not in (_ABORT, _TERMINATE)
+    ]
     own = [each for each in own if not brought_down(each.text)]
     if len(own) != 1:
         return None
@@ -212,9 +218,10 @@ def local_end(end: Reaped, logs: Logs) -> Judgement:
     """The verdict on a process of which only the rank within its node is known."""
     as_rank = Failure(end.local_rank, exit_code=end.exit_code, text=end.text, where=end.where)
     rank = logs.rank_of_pid(end.pid) if end.pid is not None else None
-    who = words.ranks([rank], capital=True) if rank is not None else f"Local rank {end.local_rank}"
+    who = words.ranks([rank], capital=True) if rank is not None else end.name or f"Local rank {end.local_rank}"
     pid = f" (pid {end.pid})" if end.pid is not None else ""
     said = "its launcher saw it fail, and knows the rank within its node only"
+    said = end.told or said
     return _of_one(as_rank, f"{who}{pid}", Culprit(rank, end.pid, where=end.where), said, logs)
 
 
@@ -238,7 +245,7 @@ def _of_one(end: Failure, who: str, culprit: Culprit, said: str, logs: Logs) -> 
 
 def outside(logs: Logs) -> tuple[str, ...]:
     """Who ended the job, and what the kernel says of processes that are no known rank."""
-    return (*logs.ended_by, *kernel.unplaced(logs))
+    return (*logs.ended_by, *slurm.said(logs), *kernel.unplaced(logs))
 
 
 def ended(logs: Logs) -> Judgement:
@@ -254,10 +261,39 @@ def ended(logs: Logs) -> Judgement:
     )
 
 
+def _without_error(ended: list[int], logs: Logs) -> Judgement | None:
+    """All ranks but few gave up a wait, and of those few there is output and no error."""
+    silent = sorted(logs.last_words.keys() - {*ended})
+    waited = all(_GAVE_UP.search(failures(logs)[rank].text) for rank in ended)
+    if not silent or len(silent) >= len(ended) or not waited or {*ended, *silent} != {*range(len(ended) + len(silent))}:
+        return None
+    who, last = words.ranks(silent), logs.last_words[silent[0]]
+    return unknown(
+        Status.FAILED,
+        Stage.STEP,
+        f"{words.ranks(ended, capital=True)} gave up a wait for other ranks, and of {who} there is no error.",
+        fix=f"find out what {who} did instead: look at the stacks or last output, or run again under hangwatch",
+        culprits=tuple(map(Culprit, silent)),
+        victims=tuple(ended),
+        evidence=(f"the last output of rank {silent[0]}: {words.command(last, 160)}",),
+    )
+
+
 def only_victims(logs: Logs) -> Judgement:
+    if logs.out_of_memory:
+        return unknown(
+            Status.FAILED,
+            Stage.STEP,
+            f"{words.listed(slurm.said(logs))}; no line tells of which rank.",
+            fix=advice(None, out_of_memory=True),
+            victims=tuple(sorted(failures(logs))),
+            evidence=tuple(logs.ended_by),
+        )
     if logs.ended_by:
         return ended(logs)
     ranks = sorted(failures(logs))
+    if silent := _without_error(ranks, logs):
+        return silent
     return unknown(
         Status.FAILED,
         Stage.STEP,

@@ -13,9 +13,27 @@ from hangwatch.stacks.frames import user_frame
 
 from .. import queues as model
 from ..queues.model import Queues
-from . import alone, communicators, desync, ends, interfaces, kernel, last_words, plain, rendezvous, versions
+from . import (
+    alone,
+    behind_peers,
+    communicators,
+    desync,
+    detail,
+    ends,
+    file_names,
+    interfaces,
+    kernel,
+    last_words,
+    plain,
+    pods,
+    rendezvous,
+    transports,
+    versions,
+)
+from .behind import without_caught
 from .model import UNNUMBERED, Fault, LateAtBarrier, Logs, Raised, Timeout
 from .queued import completed, of_no_group, to_peers
+from .task_lines import placed
 from .tracebacks import brought_down
 from .unknown import unknown
 
@@ -48,26 +66,35 @@ def _documented(judged: Judgement) -> Judgement:
 
 def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
     """The first end of a process that is no consequence comes before all waiting."""
-    logs = _with_ends(queues, logs)
+    logs = _with_ends(queues, without_caught(file_names.placed(placed(logs))))
     found = ends.first_ends(logs)
     if (without := interfaces.judged(found, logs)) is not None:
         return model.Assessment(without)
+    if (unlike := detail.judged(found, logs)) is not None:
+        return model.Assessment(unlike)
     if found:
         return model.Assessment(ends.failed(found, logs))
     if (reaped := ends.reaped(logs)) is not None:
         return model.Assessment(ends.local_end(reaped, logs))
     if (nameless := ends.nameless_end(logs)) is not None:
         return model.Assessment(nameless)
+    if (ended := pods.judged(logs)) is not None:
+        return model.Assessment(ended)
     warning = communicators.worst(logs)
     if warning is not None and warning[1].fault is Fault.DUPLICATE:
         return model.Assessment(communicators.warned(*warning, logs))
     stands = model.assess(queues)
     if stands.judgement is not None:
-        judged = last_words.told(_alive(alone.told(stands.judgement, queues, logs), queues, logs), queues, logs)
+        judged = behind_peers.told(alone.told(stands.judgement, queues, logs), queues, logs)
+        judged = last_words.told(_alive(judged, queues, logs), queues, logs)
         return model.Assessment(_with_logs(_by_its_error(judged, logs), logs))
     if (by_logs := _of_logs(logs)) is not None:
         return model.Assessment(by_logs)
-    return stands if queues.ranks else model.Assessment(None, _nothing(logs))
+    return (
+        stands
+        if queues.ranks
+        else model.Assessment(None, (*_nothing(logs), *plain.caught(logs), *plain.interrupted(logs)))
+    )
 
 
 def _with_ends(queues: Queues, logs: Logs) -> Logs:
@@ -129,7 +156,7 @@ def _of_logs(logs: Logs) -> Judgement | None:
     warning = communicators.worst(logs)
     if warning is not None and warning[1].fault is Fault.CUDA and communicators.by(warning[1], logs):
         return communicators.warned(*warning, logs)  # a communicator that is half set up is its consequence
-    if (unlike := versions.judged(logs)) is not None:
+    if (unlike := versions.judged(logs) or transports.judged(logs)) is not None:
         return unlike
     if (communicator := communicators.half_set_up(logs)) is not None:
         return communicators.set_up(communicator, logs)
@@ -137,13 +164,35 @@ def _of_logs(logs: Logs) -> Judgement | None:
         return communicators.warned(*warning, logs)
     if any("stuck" in said for told in logs.stalls.values() for said in told):
         return _stalled(logs)
-    return ends.only_victims(logs) if ends.failures(logs) or logs.ended_by else kernel.judged(logs)
+    if ends.failures(logs) or logs.ended_by or logs.out_of_memory:
+        return ends.only_victims(logs)
+    return kernel.judged(logs) or _taken_down(logs)
+
+
+def _taken_down(logs: Logs) -> Judgement | None:
+    """torch's watchdog ended ranks for calls of which no line tells."""
+    ranks = sorted(logs.taken_down)
+    if not ranks:
+        return None
+    return unknown(
+        Status.FAILED,
+        Stage.STEP,
+        f"torch's watchdog ended {words.ranks(ranks)}, since calls of NCCL had failed or timed out; the lines that"
+        " tell which calls are not in these logs.",
+        fix="give the whole logs of all ranks, and the flight recorder's dumps",
+        victims=tuple(ranks),
+    )
 
 
 def _nothing(logs: Logs) -> tuple[str, ...]:
     files = words.plural(len(logs.files), "log")
+    if logs.stacks_of_none:
+        stacks = f"stacks of {words.plural(len(logs.stacks_of_none), 'process')} are in {files}"
+        return (f"{stacks}, and no line tells their ranks; name the file of each rank after it: stacks_rank3.txt",)
     return (
         f"nothing is wrong in {files}: no call was given up, no communicator is left half set up, no process failed",
+        *kernel.unplaced(logs),
+        *pods.sentences(logs),
         *communicators.passed(logs),
         *plain.attempt_before(_earlier(logs)),
     )
@@ -151,7 +200,7 @@ def _nothing(logs: Logs) -> tuple[str, ...]:
 
 def nothing_of_use(paths: Iterable[Path], logs: Logs) -> tuple[str, ...]:
     """What to say of logs without a line of use."""
-    return plain.sentences(paths, logs, _earlier(logs))
+    return plain.sentences(paths, placed(logs), _earlier(logs))
 
 
 def _earlier(logs: Logs) -> str:
@@ -242,7 +291,8 @@ def _with_logs(judged: Judgement, logs: Logs) -> Judgement:
     """The queues' judgement with what the logs say besides."""
     told = (*judged.verdict.evidence, *ends.outside(logs))
     verdict = kernel.of_a_lost_gpu(_with_warnings(replace(judged.verdict, evidence=told), logs), logs)
-    verdict = desync.named(verdict, logs)
+    verdict = kernel.with_error(verdict, logs)
+    verdict = _with_stall(desync.named(verdict, logs), logs)
     said = _gave_up(logs, verdict)
     verdict = replace(
         verdict,
@@ -253,6 +303,19 @@ def _with_logs(judged: Judgement, logs: Logs) -> Judgement:
         verdict = replace(verdict, hang=Certainty.LIKELY, argument=said)
         return replace(judged, status=Status.HUNG, verdict=verdict)
     return replace(judged, verdict=verdict)
+
+
+def _with_stall(verdict: Verdict, logs: Logs) -> Verdict:
+    """The awaited ranks are those whose watchdog thread torch found stuck: they stand in CUDA, NCCL or for the lock."""
+    ranks = sorted(each.rank for each in verdict.culprits if each.rank is not None)
+    if verdict.cause != "undetermined" or not ranks or not logs.stalls.keys() >= {*ranks}:
+        return verdict
+    return replace(
+        verdict,
+        summary=f"{verdict.summary} In torch's words the watchdog {words.verb(len(ranks), 'thread', 'threads')} of"
+        f" {words.ranks(ranks)} got stuck: in a call of CUDA or NCCL, or for the interpreter lock.",
+        fix=f"take the native stacks of {words.ranks(ranks)}: py-spy dump --native",
+    )
 
 
 def _alive(judged: Judgement, queues: Queues, logs: Logs) -> Judgement:

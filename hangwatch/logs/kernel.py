@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from hangwatch import words
 from hangwatch.catalogue import cause
-from hangwatch.model import Certainty, Judgement, Stage, Status, Verdict
+from hangwatch.model import Alternative, Certainty, Judgement, Stage, Status, Verdict
 from hangwatch.rules.device.gpu_fault import GONE, NO_FAULT, XIDS
 
 from . import communicators
@@ -19,9 +19,12 @@ OF_CUDA = re.compile(r"(?:[\w.]+: )?CUDA error")  # the watchdog tells the error
 MARKS = ("NVRM: Xid", "Killed process ")
 _XID = re.compile(
     r"(?:(?P<host>[\w.-]+) kernel: .*?)?NVRM: Xid \((?:PCI:)?(?P<bus>[^)]*)\): (?P<number>\d+)"
-    r"(?:, pid='?(?P<pid>\d+)'?)?"
+    r"(?:, pid='?(?P<pid>\d+)'?)?(?:, name=(?P<name>[^,\s]+))?"
 )
-_KILLED = re.compile(r"ut of memory: Killed process (\d+) ")
+_KILLED = re.compile(r"ut of memory: Killed process (\d+) (?:\(([^)]*)\))?")
+_OF_PYTHON = re.compile(
+    r"python|^pt_|torch|train|ray::|accelerate|deepspeed", re.IGNORECASE
+)  # as ranks call themselves
 _KILL = -9
 NO_MEMORY = "the kernel killed it for lack of memory"
 
@@ -29,7 +32,7 @@ NO_MEMORY = "the kernel killed it for lack of memory"
 def take(line: str, logs: Logs) -> bool:
     """Keep what a line says. False for a line of no use."""
     if "Killed process" in line and (killed := _KILLED.search(line)):
-        said = KernelSaid(int(killed[1]), _KILL, NO_MEMORY)
+        said = KernelSaid(int(killed[1]), _KILL, NO_MEMORY, name=killed[2] or "")
     elif "NVRM: Xid" in line and (xid := _XID.search(line)) and not NO_FAULT.match(f"Xid {xid['number']}"):
         said = _of_gpu(xid)
     else:
@@ -41,7 +44,8 @@ def take(line: str, logs: Logs) -> bool:
 def _of_gpu(xid: re.Match[str]) -> KernelSaid:
     meaning = XIDS.get(int(xid["number"]))
     text = f"Xid {xid['number']}{f' ({meaning})' if meaning else ''}"
-    return KernelSaid(int(xid["pid"]) if xid["pid"] else None, None, text, pci_address(xid["bus"]), xid["host"] or "")
+    pid, host = int(xid["pid"]) if xid["pid"] else None, xid["host"] or ""
+    return KernelSaid(pid, None, text, pci_address(xid["bus"]), host, xid["name"] or "")
 
 
 def pci_address(said: str) -> str:
@@ -87,7 +91,8 @@ def unplaced(logs: Logs) -> Iterator[str]:
             whose = f" of the GPU at {said.gpu}" if said.gpu else ""
             yield f"the kernel log tells of {said.text}{whose}, and not of which process"
         elif logs.rank_of_pid(said.pid) is None:
-            yield f"the kernel log says of process {said.pid}: {said.text}; its rank is not known"
+            named = f" ({said.name})" if said.name else ""
+            yield f"the kernel log says of process {said.pid}{named}: {said.text}; its rank is not known"
 
 
 def gone(logs: Logs) -> Judgement | None:
@@ -110,9 +115,22 @@ def of_a_lost_gpu(verdict: Verdict, logs: Logs) -> Verdict:
     )
 
 
+def with_error(verdict: Verdict, logs: Logs) -> Verdict:
+    """A verdict without a cause or a rank to blame, where the driver reports an error of a GPU and of no process."""
+    said = next((each for each in logs.kernel.values() if each.gpu and each.pid is None), None)
+    if said is None or verdict.culprits or verdict.certainty is not Certainty.UNDETERMINED:
+        return verdict
+    found = _lost(said, logs).verdict
+    others = tuple(each for each in verdict.alternatives if each.cause != found.cause)
+    if verdict.cause != "undetermined":
+        others = (Alternative(verdict.cause, Certainty.UNDETERMINED, "nothing else tells why none completes"), *others)
+    summary = f"{verdict.summary} {found.summary}"
+    return replace(verdict, cause=found.cause, summary=summary, fix=found.fix, alternatives=others)
+
+
 def judged(logs: Logs) -> Judgement | None:
     """What a kernel log says, where no other tells of anything. It may be of an earlier job."""
-    said = next(iter(logs.kernel.values()), None)
+    said = next((each for each in logs.kernel.values() if each.gpu or not _of_another_program(each, logs)), None)
     if said is None:
         return None
     if said.gpu:
@@ -123,6 +141,12 @@ def judged(logs: Logs) -> Judgement | None:
         f"{words.capital('; '.join(unplaced(logs)))}.",
         fix="give the output of all ranks and of the launcher too: they tell whose process that was",
     )
+
+
+def _of_another_program(said: KernelSaid, logs: Logs) -> bool:
+    """A process that is no known rank, and whose name is not one under which ranks run."""
+    known = said.pid is not None and logs.rank_of_pid(said.pid) is not None
+    return bool(said.name) and not known and not _OF_PYTHON.search(said.name)
 
 
 def _lost(said: KernelSaid, logs: Logs) -> Judgement:

@@ -12,20 +12,22 @@ from hangwatch.model import Certainty, Judgement, Verdict
 from ..queues.model import Queues
 from .model import Logs
 
-_PREFIX = re.compile(r"^\[rank(\d+)\]: ?(.*)$")
+_PREFIX = re.compile(r"^(?:\[rank(\d+)\]: ?|[Rr]ank ?(\d+): )(.*)$")  # torch's own, and what programs write
 # What torch and NCCL write at the end of a rank: those readers keep what is of use.
-_NOT_ITS_OWN = re.compile(
+NOT_ITS_OWN = re.compile(
     r"^\[[EWIF]\d{4}|ProcessGroup|NCCL|^frame #|^\s*#\d+ |^Exception raised from|^terminate called"
+    r"|^Python v\d|^Process \d+: /|^Timeout \(\d"  # the heads of written stacks
 )
 _ENDED_WELL = re.compile(r"\bexit(?:ed|ing|s)?\b.*\b(?:code|status)\b\D{0,3}0\b", re.IGNORECASE)
+_BEGINS = ("[rank", "rank", "Rank")
 _SHOWN = 3
 _LONGEST = 160
 
 
 def rank_of(line: str, of_file: int | None) -> int | None:
     """The rank that a line begins with, else that of its file."""
-    prefix = _PREFIX.match(line) if line.startswith("[rank") else None
-    return int(prefix[1]) if prefix else of_file
+    prefix = _PREFIX.match(line) if line.startswith(_BEGINS) else None
+    return int(prefix[1] or prefix[2]) if prefix else of_file
 
 
 class LastWords:
@@ -36,9 +38,9 @@ class LastWords:
         self._said: dict[int, str] = {}
 
     def take(self, line: str, *, of_use: bool) -> None:
-        prefix = _PREFIX.match(line) if line.startswith("[rank") else None
-        rank, said = (int(prefix[1]), prefix[2]) if prefix else (self._rank, line)
-        if rank is not None and not of_use and said.strip() and not _NOT_ITS_OWN.search(said):
+        prefix = _PREFIX.match(line) if line.startswith(_BEGINS) else None
+        rank, said = (int(prefix[1] or prefix[2]), prefix[3]) if prefix else (self._rank, line)
+        if rank is not None and not of_use and said.strip() and not NOT_ITS_OWN.search(said):
             self._said[rank] = said.strip()
 
     def end(self, logs: Logs) -> None:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from hangwatch.model import Frame
+from hangwatch.model import Frame, ThreadStack
 
+Written = tuple[int | None, tuple[ThreadStack, ...]]  # pid, where it is told, and stacks of a process
 UNNUMBERED = -1  # what torch before 2.0 gave up: its lines number no calls
 
 
@@ -95,7 +96,8 @@ class Raised:
     """The exception that ended a rank, from its traceback. `ended` is False where it may have been caught and told.
 
     `last` says that nothing comes behind it in the rank's own file. `then` is what was raised while it was handled, and
-    ended the rank. `late` says that the rank's watchdog had given up before.
+    ended the rank. `late` says that the rank's watchdog had given up before, `introduced` that an ordinary line of the
+    rank stands before it, and `went_on` that the rank, or the job, went on behind it.
     """
 
     text: str
@@ -104,6 +106,8 @@ class Raised:
     last: bool = False
     then: str = ""
     late: bool = False
+    introduced: bool = False
+    went_on: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,13 +126,67 @@ class Failure:
 
 @dataclass(frozen=True)
 class Reaped:
-    """A process whose end a launcher saw that knows the rank within its node only."""
+    """A process whose end a launcher saw that knows the rank within its node only, or what else it is by `name`."""
 
     local_rank: int
     pid: int | None
     exit_code: int | None  # None where it raised an exception
     text: str = ""
     where: Frame | None = None
+    name: str = ""
+    told: str = ""  # what is known of it, where it has a name
+
+
+@dataclass(frozen=True)
+class Task:
+    """How srun says that a task of Slurm ended, and on which host; `late`: when the step was being ended already."""
+
+    said: str
+    host: str = ""
+    late: bool = False
+
+
+@dataclass
+class Pod:
+    """A pod of Kubernetes, as its container stands now (`state`) and as it has ended last."""
+
+    name: str
+    node: str = ""
+    state: str = ""  # Running, Waiting, Terminated
+    reason: str = ""  # of the pod as a whole
+    reasons: dict[bool, str] = field(default_factory=dict)  # of what is now (True), and of the last end
+    codes: dict[bool, int] = field(default_factory=dict)
+
+    def note(self, now: bool, state: str = "", reason: str = "", code: str = "") -> None:
+        """Keep what is said of the state now, or of the last one."""
+        if now and state:
+            self.state = state
+        if reason:
+            self.reasons[now] = reason
+        if code.isdecimal():
+            self.codes[now] = int(code)
+
+    @property
+    def well(self) -> bool:
+        """It works, or has come to its end as it should."""
+        return self.runs or self.codes.get(True) == 0
+
+    @property
+    def runs(self) -> bool:
+        return self.state == "Running"
+
+    @property
+    def ended_by(self) -> str:
+        return self.reason or self.reasons.get(self._of_now, "")
+
+    @property
+    def exit_code(self) -> int | None:
+        return self.codes.get(self._of_now)
+
+    @property
+    def _of_now(self) -> bool:
+        """Whether the end that counts is of the state now, and not of the one before."""
+        return True in self.codes
 
 
 @dataclass(frozen=True)
@@ -140,6 +198,7 @@ class KernelSaid:
     text: str
     gpu: str = ""
     host: str = ""
+    name: str = ""  # of the process
 
 
 @dataclass
@@ -161,9 +220,16 @@ class Logs:
     communicators: dict[str, Communicator] = field(default_factory=dict)
     failures: dict[int, Failure] = field(default_factory=dict)
     launchers: dict[str, None] = field(default_factory=dict)  # how a launcher's own rendezvous failed, in its words
+    barriers: dict[int, str] = field(default_factory=dict)  # how each rank gave up the store's barrier at the start
     reaped: dict[str, Reaped] = field(default_factory=dict)  # by launcher and process
-    tasks: dict[int, str] = field(default_factory=dict)  # tasks of Slurm, and how each ended
-    noticed: dict[int, Failure] = field(default_factory=dict)  # processes that mpirun saw fail
+    tasks: dict[int, Task] = field(default_factory=dict)  # tasks of Slurm that ended, by their numbers
+    pods: dict[str, Pod] = field(default_factory=dict)  # by name
+    out_of_memory: dict[str, None] = field(default_factory=dict)  # steps of Slurm in which a process was killed for it
+    labelled_tasks: set[int] = field(default_factory=set)  # those of which lines have srun's label
+    of_tasks: Logs | None = None  # what lines with srun's label say; its ranks are the numbers of tasks
+    launched: bool = False  # a launcher such as torchrun has written lines: a task of Slurm is a launcher then
+    noticed: dict[int, Failure] = field(default_factory=dict)  # processes that another launcher saw fail
+    noticed_by: dict[int, str] = field(default_factory=dict)  # which one, where it is not mpirun
     labels: set[tuple[int, int]] = field(default_factory=set)  # task of Slurm and torch's own rank in one line
     late: LateAtBarrier | None = None  # the first one that is told of
     kernel: dict[tuple[int | None, str, str], KernelSaid] = field(default_factory=dict)
@@ -176,15 +242,23 @@ class Logs:
     )  # largest communicator and rank in it
     raised: dict[int, Raised] = field(default_factory=dict)
     nameless: dict[Raised, None] = field(default_factory=dict)  # tracebacks of which no line tells the rank
+    nameless_in: dict[Path, Raised] = field(default_factory=dict)  # the last one of each file
+    named_in: dict[Path, set[int]] = field(default_factory=dict)  # the ranks that torch's prefixes name in each file
     group_failed: bool = False  # torchrun's agent says that its processes failed
     unused: dict[Path, int] = field(default_factory=dict)  # texts without a line of use, and how many lines they have
     earlier: Logs | None = None  # of the attempt before the last one
+    taken_down: set[int] = field(default_factory=set)  # ranks that torch's watchdog ended for a call that failed
     stalls: dict[int, list[str]] = field(default_factory=dict)  # how torch found the watchdog thread of a rank stuck
     networks: dict[str, set[str]] = field(default_factory=dict)  # host to the interfaces that NCCL uses there
     no_interface: NoInterface = field(default_factory=NoInterface)
     interface_names: dict[tuple[str, int], str] = field(default_factory=dict)  # NCCL_SOCKET_IFNAME of each process
+    used_networks: dict[tuple[str, int], str] = field(default_factory=dict)  # "IB", "Socket": of each process
     versions: dict[tuple[str, int], str] = field(default_factory=dict)  # of NCCL, by host and pid
     transports: dict[str, int] = field(default_factory=dict)  # "P2P/CUMEM", "NET/IB", ...: channels
+    stacks: dict[int, Written] = field(
+        default_factory=dict
+    )  # the last ones of each rank, unless it went on behind them
+    stacks_of_none: list[Written] = field(default_factory=list)  # of which no line and no name of a file tells the rank
     last_words: dict[int, str] = field(default_factory=dict)  # the last line of a rank's own
     ranks: set[int] = field(default_factory=set)  # ranks of which there is any line
     # folder of torchrun's attempt on a node to the rank of its first process, None where it is not known

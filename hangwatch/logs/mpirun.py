@@ -1,4 +1,4 @@
-"""What mpirun says of the first of its processes that failed, which it names by its rank."""
+"""What mpirun says of its processes, which it names by their ranks: the first that failed, and one that ended all."""
 
 from __future__ import annotations
 
@@ -6,20 +6,58 @@ import re
 
 from .model import Failure, Logs
 
-MARKS = ("noticed that process rank ",)
+MARKS = ("noticed that process rank ", "MPI_ABORT was invoked on rank ")
 _ENDED = re.compile(
     r"noticed that process rank (\d+) with PID (\d+) on node (\S+) exited on signal (\d+)", re.IGNORECASE
 )
+_ABORTED = re.compile(r"MPI_ABORT was invoked on rank (\d+)")
+_CODE = re.compile(r"^\s*with errorcode (-?\d+)")
+_NATIVE = re.compile(r"^\[[\w.-]+:0*(\d+)\] \[ *\d+\] (\S+?)\((\w*)(?:\+0x[0-9a-f]+)?\)")
+_OF_SYSTEM = re.compile(r"/(?:libc|libpthread|ld-linux|libm|linux-vdso|libpython|libopen-|python\d)[^/]*$")
 _INTERRUPT = 2
 
 
-def take(line: str, logs: Logs) -> bool:
-    """Keep what a line says. False for a line of no use."""
-    found = _ENDED.search(line) if MARKS[0] in line else None
-    if found is None:
-        return False
-    rank, pid, signal = int(found[1]), int(found[2]), int(found[4])
-    if signal == _INTERRUPT:  # a person ended the job
-        return False
-    logs.noticed.setdefault(rank, Failure(rank, found[3], pid, -signal, first=True))
-    return True
+class Lines:
+    """Takes the lines of one log, one after another."""
+
+    def __init__(self) -> None:
+        self._aborted: int | None = None
+        self._native: dict[int, str] = {}  # the innermost frame of each crashed process that is none of the system's
+
+    def take(self, line: str, logs: Logs) -> bool:
+        """Keep what a line says. False for a line of no use."""
+        if line.startswith("[") and (native := _NATIVE.match(line)) and not _OF_SYSTEM.search(native[2]):
+            library = native[2].rpartition("/")[2]
+            self._native.setdefault(
+                int(native[1]), f"in {plain_name(native[3])} of {library}" if native[3] else library
+            )
+            return False
+        if self._aborted is not None and (code := _CODE.match(line)):
+            logs.noticed[self._aborted] = Failure(self._aborted, exit_code=int(code[1]), first=True)
+            self._aborted = None
+            return True
+        if "MPI_ABORT" in line and (aborted := _ABORTED.search(line)):
+            self._aborted = int(aborted[1])
+            return False
+        return MARKS[0] in line and self._ended(line, logs)
+
+    def _ended(self, line: str, logs: Logs) -> bool:
+        found = _ENDED.search(line)
+        if found is None or int(found[4]) == _INTERRUPT:  # by which a person ends a job
+            return False
+        rank, pid = int(found[1]), int(found[2])
+        failure = Failure(rank, found[3], pid, -int(found[4]), self._native.get(pid, ""), first=True)
+        logs.noticed.setdefault(rank, failure)
+        return True
+
+
+def plain_name(symbol: str) -> str:
+    """`sampler::next` of `_ZN7sampler4nextEv`; other names stay as they are."""
+    if not (found := re.match(r"_ZNK?(?=\d)|_Z(?=\d)", symbol)):
+        return symbol
+    parts, rest = list[str](), symbol[found.end() :]
+    while (length := re.match(r"\d+", rest)) is not None:
+        end = length.end() + int(length[0])
+        parts.append(rest[length.end() : end])
+        rest = rest[end:]
+    return "::".join(parts)

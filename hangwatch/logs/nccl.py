@@ -24,7 +24,7 @@ _FAULTS = {
     Fault.UNLIKE: re.compile(r"Message truncated : received \d+ bytes instead of \d+|Mismatched NCCL version"),
     Fault.PEER: re.compile(r"Connection (?:closed|reset)|closed by remote peer|reset by peer|remote process exited"),
     Fault.NETWORK: re.compile(
-        r"Got completion .*(?:status|error)|NET/IB.*(?:error|fail|timeout|down|async event)"
+        r"Got completion .*(?:status|error)|NET/(?:IB|OFI)\b.*(?:error|fail|timeout|down|async event)"
         r"|[Ss]ocket.*(?:fail|timed out|clos|refused|error)"
         r"|Call to \w+ failed|Connection (?:refused|timed out)|timed out|unhandled|NVLink|peer access"
     ),
@@ -37,8 +37,10 @@ _HARMLESS = re.compile(
 )
 _NO_INTERFACE = re.compile(r"no (?:socket )?interface found")
 _SETTING = re.compile(r"NCCL_SOCKET_IFNAME set (?:by environment )?to (\S+)")
+_USING = re.compile(r"^Using network (\S+)")
 _VERSION = re.compile(r"NCCL version (\d+\.\d+\.\d+)")
 _EVENT = re.compile(r"NET/IB\b.*async (?:event\b.*error|fatal)")  # as information in some versions
+_ACTIVE = re.compile(r"async event : port active", re.IGNORECASE)
 _UNNAMED = ("", 0)
 MARKS = ("NCCL INFO", "NCCL WARN")
 _OWN = re.compile(r"\[rank(\d+)\]:")
@@ -59,6 +61,8 @@ def take(line: str, logs: Logs, rank: int | None = None) -> bool:
     if _WENT_ON.search(text):
         for known in logs.warnings.values():
             known.pending.discard((host, int(pid)))
+    if _ACTIVE.search(text):
+        _active_again(host, logs)
     if setup := _SETUP.search(text):
         return _set_up((host, int(pid)), setup, logs)
     if channel := _CHANNEL.search(text):
@@ -69,9 +73,18 @@ def take(line: str, logs: Logs, rank: int | None = None) -> bool:
     return _about((host, int(pid)), text, logs)
 
 
+def _active_again(host: str, logs: Logs) -> None:
+    """A port of the host that was lost has come back."""
+    for text, known in logs.warnings.items():
+        if known.host == host and "async event" in text:
+            known.pending.clear()
+
+
 def _about(process: tuple[str, int], text: str, logs: Logs) -> bool:
     """What a process uses, which tells of a fault where there is one, and of nothing else."""
-    if version := _VERSION.search(text):
+    if network := _USING.search(text):
+        logs.used_networks[process] = network[1]
+    elif version := _VERSION.search(text):
         logs.versions[process] = version[1]
     elif setting := _SETTING.search(text):
         logs.interface_names[process] = setting[1]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from hangwatch import words
+from hangwatch.stacks.frames import user_frame
 
 from .model import Logs, Raised
 
@@ -22,7 +23,7 @@ def sentences(paths: Iterable[Path], logs: Logs, earlier: str) -> tuple[str, ...
     if earlier:
         which = f"the last attempt of {which}"
     first = f"nothing of a hang or failure is in {which} ({words.plural(sum(counts), 'line')} read); {_WANTED}"
-    return (first, *attempt_before(earlier), *_tracebacks(logs))
+    return (first, *attempt_before(earlier), *_tracebacks(logs), *interrupted(logs))
 
 
 def attempt_before(earlier: str) -> tuple[str, ...]:
@@ -31,9 +32,28 @@ def attempt_before(earlier: str) -> tuple[str, ...]:
 
 
 def _tracebacks(logs: Logs) -> Iterator[str]:
-    """Tracebacks without a rank, of which no launcher says that a process failed."""
+    """Tracebacks of which no launcher says that a process failed."""
+    for rank, raised in list(logs.raised.items())[-_SHOWN:]:
+        yield f"a traceback of {words.ranks([rank])} is in it, and no line tells whether that ended it: {told(raised)}"
     for raised in list(logs.nameless)[-_SHOWN:]:
         yield f"a traceback is in it, and no line tells whether that ended a process: {told(raised)}"
+
+
+def interrupted(logs: Logs) -> Iterator[str]:
+    """Where ranks stood when a person ended them: that may have been for a hang."""
+    places: dict[str, list[int]] = {}
+    for rank, (_, stacks) in sorted(logs.stacks.items()):
+        if stacks[0].source == "error" and (where := user_frame(stacks[0].frames)) is not None:
+            places.setdefault(words.place(where), []).append(rank)
+    if places:
+        told = words.listed(f"{words.ranks(ranks)} at {place}" for place, ranks in list(places.items())[:_SHOWN])
+        yield f"a person ended it (KeyboardInterrupt); then there {words.verb(len(logs.stacks), 'was', 'were')} {told}"
+
+
+def caught(logs: Logs) -> Iterator[str]:
+    """Exceptions behind which the job went on."""
+    for rank, raised in [each for each in logs.raised.items() if each[1].went_on][:_SHOWN]:
+        yield f"{words.ranks([rank])} raised {told(raised)}, and the job went on behind that"
 
 
 def told(raised: Raised) -> str:

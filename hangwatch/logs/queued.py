@@ -10,6 +10,7 @@ from hangwatch.stacks.frames import origin
 from ..queues.model import RETIRED, SCHEDULED, STARTED, Call, Communicator, Lane, Queues
 from . import desync
 from .model import UNNUMBERED, Logs, Progress, Timeout
+from .task_lines import placed
 
 _DEFAULT = ("0", "default_pg")
 _APART = 8  # numbers by which a broadcast's root, who need not wait, may be ahead of its group
@@ -18,9 +19,10 @@ _ENOUGH = 2  # ranks of a group that tell how far apart its ranks are
 
 def completed(queues: Queues, logs: Logs) -> Queues:
     """The queues with a lane for each rank that has lines and no dump; calls that torch gave up are marked."""
+    logs = placed(logs)
     size = world_size(queues, logs)
     told = logs.timeouts or logs.progress
-    sized = bool(queues.world_size or logs.communicators or desync.lagging(logs))
+    sized = bool(queues.world_size or logs.communicators or desync.lagging(logs) or _all_speak(logs))
     if told:
         queues.world_size = size
     dumped = queues.ranks
@@ -43,8 +45,17 @@ def completed(queues: Queues, logs: Logs) -> Queues:
 def world_size(queues: Queues, logs: Logs) -> int | None:
     """The number of ranks, by the dumps, by NCCL's communicators, or by the highest rank that is named."""
     sizes = [communicator.size for communicator in logs.communicators.values()]
-    named = [rank + 1 for rank in (*logs.ranks, *queues.ranks, *desync.lagging(logs))]
+    named = [rank + 1 for rank in (*logs.ranks, *queues.ranks, *desync.lagging(logs), *_speakers(logs))]
     return max((queues.world_size or 0, *sizes, *named, *_spread(logs.timeouts)), default=0) or None
+
+
+def _speakers(logs: Logs) -> Iterable[int]:
+    """The ranks with output of their own, where each from 0 on has some: a text may name a rank that is none."""
+    return sorted(logs.last_words) if _all_speak(logs) else ()
+
+
+def _all_speak(logs: Logs) -> bool:
+    return len(logs.last_words) > 1 and max(logs.last_words) + 1 == len(logs.last_words)
 
 
 def _spread(timeouts: Iterable[Timeout]) -> Iterator[int]:

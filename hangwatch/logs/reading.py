@@ -5,48 +5,17 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO
 
-from . import (
-    barrier,
-    desync,
-    elastic,
-    going_on,
-    kernel,
-    last_words,
-    mpirun,
-    nccl,
-    rendezvous,
-    slurm,
-    spawn,
-    tracebacks,
-    watchdog,
-)
+from . import attempt, elastic, pods, stacks
 from .model import Logs
 
-_MARKS = tuple(
-    mark.encode()
-    for each in (watchdog, nccl, elastic, barrier, rendezvous, slurm, spawn, tracebacks, kernel, mpirun)
-    for mark in each.MARKS
-)
-# What launchers and containers put before a line.
-_LABEL = re.compile(
-    r"(?:\[[a-z]+\d+\]:"  # torchrun --tee
-    r"| *\d+: "  # srun --label
-    r"|\[\d+,\d+\]<std(?:out|err)>: ?"  # mpirun --tag-output
-    r"|\([^()]*pid=\d+[^()]*\) "  # Ray
-    r"|\d{4}-\d\d-\d\dT[\d:.,]+(?:Z|[+-]\d\d:?\d\d)? (?:std(?:out|err) [FP] )?"  # Kubernetes
-    r")+(?=.)"
-)
-_OWN = re.compile(r"\[rank\d+\]:")  # torch's own: its words begin there, whatever stands before
 _GLUED = re.compile(r"(?<=.)(?=\[rank\d+\]:\[[EFWI])")
 _KEYS = ("line", "log", "message", "MESSAGE", "msg", "_raw")  # of the text in a record of a collector of logs
-_COLOR = re.compile(r"\x1b\[[\d;]*m")
 # torchrun's agent says that it starts its processes anew: what they said before is of an attempt that is over.
 # Or a launcher begins, behind the table of failures of another one.
 _BEGINS = re.compile(
@@ -57,6 +26,7 @@ _BEGINS = re.compile(
 )
 _APART_S = 60.0
 _OF_ONE_RESTART = 1 << 12  # bytes between lines of one restart, of several nodes maybe
+_ERROR_FILE = "error.json"  # as torchrun has its processes write, each in a folder of its rank within the node
 LONGEST = 1 << 14  # characters of a line that are looked at
 
 
@@ -65,7 +35,7 @@ def is_log(start: bytes) -> bool:
     return (
         b"\0" not in start
         and not start.startswith((b"\x80", b"{", b"<", b"HANGWTCH"))
-        and any(mark in start for mark in _MARKS)
+        and any(mark in start for mark in attempt.MARKS)
     )
 
 
@@ -74,9 +44,10 @@ def rank_of(path: Path, logs: Logs) -> int | None:
     if found := re.findall(r"rank[-_]?(\d+)", path.name):
         return int(found[-1])
     local, attempt = path.parent.name, path.parent.parent
-    if not (local.isdecimal() and attempt.name.startswith("attempt")):
+    of_attempt = attempt.name.startswith("attempt")
+    if not (local.isdecimal() and (of_attempt or path.name == _ERROR_FILE)):
         return None
-    first = logs.first_ranks.get(attempt, 0)
+    first = logs.first_ranks.get(attempt, 0) if of_attempt else 0
     return None if first is None else first + int(local)
 
 
@@ -87,9 +58,11 @@ def read(path: Path, logs: Logs, plain: Path | None = None) -> bool:
     """
     rank, plain = rank_of(path, logs), plain or path
     if plain.suffix == ".json":
-        found = plain.stat().st_size < LONGEST << 6 and elastic.error_file(plain.read_bytes(), rank, logs)
+        content = plain.read_bytes() if plain.stat().st_size < LONGEST << 6 else b""
+        found = elastic.error_file(content, rank, logs) or pods.of_json(content, logs)
+        found = found or stacks.of_json(content, rank, logs)
     else:
-        found, lines = _lines(plain, rank, logs)
+        found, lines = _lines(plain, rank, logs, path)
         if lines is not None and not found:
             logs.unused[path] = lines
             logs.ranks.update({rank} if rank is not None and path.parent.name.isdecimal() else ())  # torchrun's folder
@@ -100,53 +73,28 @@ def read(path: Path, logs: Logs, plain: Path | None = None) -> bool:
     return found
 
 
-def bare(line: str) -> str:
-    """The line without what a launcher puts before it; torch's own `[rank3]:` stays."""
-    if "\x1b" in line:
-        line = _COLOR.sub("", line)
-    if "[rank" in line and (own := _OWN.search(line)):
-        return line[own.start() :]
-    label = _LABEL.match(line)
-    return line[label.end() :] if label else line
-
-
-def _lines(path: Path, rank: int | None, logs: Logs) -> tuple[bool, int | None]:
+def _lines(plain: Path, rank: int | None, logs: Logs, path: Path) -> tuple[bool, int | None]:
     """Whether a line of the last attempt is of use, and how many lines it has; None of what is no text, or empty."""
-    with path.open("rb") as file:
+    with plain.open("rb") as file:
         start = file.read(1 << 12)
         if not start or b"\0" in start:
             return False, None
         before, begin = _last_attempts(file)
         if begin:
-            logs.earlier = logs.earlier or Logs()
+            logs.earlier = Logs() if logs.earlier is None else logs.earlier
             file.seek(before)
-            if _attempt(_raw_lines(file, begin - before), rank, logs.earlier)[0]:
+            if _taken(_raw_lines(file, begin - before), rank, logs.earlier, path)[0]:
                 logs.earlier.files.append(path)
         file.seek(begin)
-        return _attempt(file, rank, logs)
+        return _taken(file, rank, logs, path)
 
 
-def _attempt(file: Iterable[bytes], rank: int | None, logs: Logs) -> tuple[bool, int]:
-    table, late, raised, of_use = elastic.Table(), barrier.Barrier(), tracebacks.Tracebacks(), False
-    last, spawned, count = nccl.LastError(), spawn.Spawned(), 0
-    on, said_last = going_on.GoingOn(logs), last_words.LastWords(rank)
-    turns = defaultdict[int | None, going_on.Turns](going_on.Turns)  # of each rank whose exception came before
-    for said in _pieces(file):
-        count += 1
-        line = bare(said)
-        told = late.take(line, logs) or watchdog.take(line, logs, rank) or nccl.take(line, logs, rank)
-        told = raised.take(line, logs, rank) or last.take(line, logs, rank) or slurm.take(said, logs) or told
-        told = told or desync.take(line, logs) or kernel.take(line, logs) or rendezvous.take(line, logs)
-        told = told or spawned.take(line, logs) or table.take(line, logs) or mpirun.take(line, logs)
-        whose = last_words.rank_of(line, rank)
-        if whose is not None and not told and raised.is_followed(whose) and turns[whose].take(_OWN.sub("", line)):
-            raised.went_on(whose, logs)
-        on.take(line, of_use=told)
-        said_last.take(line, of_use=told)
-        of_use = told or of_use
-    of_use = raised.end(logs) or of_use
-    said_last.end(logs)
-    return of_use, count
+def _taken(file: Iterable[bytes], rank: int | None, logs: Logs, path: Path) -> tuple[bool, int]:
+    known, lines = set(logs.nameless), attempt.Attempt(rank, logs)
+    taken = lines.take(_pieces(file))
+    logs.named_in[path] = lines.named
+    logs.nameless_in.update((path, raised) for raised in logs.nameless if raised not in known)
+    return taken
 
 
 def _raw_lines(file: BinaryIO, size: int) -> Iterator[bytes]:

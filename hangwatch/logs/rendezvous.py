@@ -13,11 +13,21 @@ from .ends import failures
 from .model import Failure, Logs
 from .unknown import unknown
 
-_CAME = re.compile(r"waiting for clients\. (\d+)/(\d+) clients joined")
+_CAME = re.compile(r"waiting for clients\. (?P<came>\d+)/(?P<size>\d+) clients joined")
+_BARRIER = re.compile(
+    r"Timed out initializing process group in store based barrier on rank:? (\d+), .*"
+    r"\(world_size=(?P<size>\d+), num_workers_joined=(?P<came>\d+)"
+)
 _NO_MASTER = re.compile(r"client socket has timed out after (\d+)\s*ms while trying to connect to \(([^\s,]+), (\d+)\)")
 _PORT = re.compile(r"port: (\d+)")
 _NO_ID = re.compile(r"retrieving ncclUniqueId from \[(\d+)\] .*wait timeout after (\d+)ms(.*)")
-MARKS = ("clients joined", "RendezvousTimeoutError", "EADDRINUSE", "while trying to connect to")
+MARKS = (
+    "clients joined",
+    "RendezvousTimeoutError",
+    "EADDRINUSE",
+    "while trying to connect to",
+    "store based barrier on",
+)
 _OF_A_RANK = "[rank"  # how torch begins the lines of a rank's exception
 _LAUNCHER = re.compile(
     r"(?:DistStoreError|RuntimeError): .*clients joined|\bRendezvousTimeoutError\b"
@@ -30,6 +40,9 @@ def take(line: str, logs: Logs) -> bool:
 
     False for a line of no use.
     """
+    if "store based barrier on" in line and (barrier := _BARRIER.search(line)):
+        logs.barriers[int(barrier[1])] = barrier[0]
+        return True
     if line.startswith(_OF_A_RANK) or not any(mark in line for mark in MARKS) or not _LAUNCHER.search(line):
         return False
     logs.launchers[line.strip()] = None
@@ -39,7 +52,7 @@ def take(line: str, logs: Logs) -> bool:
 def judged(logs: Logs) -> Judgement | None:
     """What such exceptions tell where nothing else does."""
     ended = failures(logs).values()
-    return _unreached(ended, logs) or _too_few(ended) or _no_identifier(ended, logs) or _launchers(logs)
+    return _unreached(ended, logs) or _too_few(ended, logs) or _no_identifier(ended, logs) or _launchers(logs)
 
 
 def _unreached(ended: Iterable[Failure], logs: Logs) -> Judgement | None:
@@ -75,12 +88,13 @@ def _launchers(logs: Logs) -> Judgement | None:
     return _failed(name, summary, *tuple(logs.launchers)[:3])
 
 
-def _too_few(ended: Iterable[Failure]) -> Judgement | None:
+def _too_few(ended: Iterable[Failure], logs: Logs) -> Judgement | None:
     """The ranks that came say how many came. Where each of them has said so, the others are known by name."""
-    told = {each.rank: found for each in ended if (found := _CAME.search(each.text))}
+    texts = {**logs.barriers, **{each.rank: each.text for each in ended}}
+    told = {rank: found for rank, text in texts.items() if (found := _CAME.search(text) or _BARRIER.search(text))}
     if not told:
         return None
-    came, size = max((int(found[1]), int(found[2])) for found in told.values())
+    came, size = max((int(found["came"]), int(found["size"])) for found in told.values())
     missing = sorted(set(range(size)) - told.keys()) if len(told) == came < size else []
     named = f": {words.ranks(missing)} did not" if missing else ""
     summary = f"Of {words.plural(size, 'rank')}, {came} came to the rendezvous in time{named}."

@@ -9,9 +9,10 @@ first tells why: what followed it, as a collective in a `finally` block that no 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 
-from hangwatch.model import Frame
+from hangwatch.model import Frame, ThreadStack
 from hangwatch.stacks.frames import origin
 
 from .model import Logs, Raised
@@ -27,7 +28,8 @@ _PLACE = re.compile(r'^\s+File "([^"]+)", line (\d+),? in (\S+)')
 _ERROR = re.compile(r"^([A-Za-z_][\w.]*)(?:: .*)?$")
 _WHILE_HANDLED = "During handling of the above exception"
 _MADE_OF_IT = "The above exception was the direct cause"
-_ASKED = ("SystemExit", "KeyboardInterrupt")
+_INTERRUPT = "KeyboardInterrupt"  # by which a person ends a job that stands: its traceback is a stack
+_ASKED = ("SystemExit", _INTERRUPT)
 _OF_LAUNCHERS = ("torch.distributed.elastic.", "torch.multiprocessing.", "subprocess.")
 _ABORTED = ("Aborted", "Terminated")  # as by torch's watchdog, whose words say more
 # What a process says that ended because another rank had gone, or had not come.
@@ -60,6 +62,8 @@ class _Open:
     handled: bool = False  # else it was made of that one on purpose
     elsewhere: bool = False  # the stack of a crash that is being read is of another thread
     stacks: int = 0
+    introduced: bool = False  # an ordinary line of its rank stands before it
+    frames: list[Frame] = field(default_factory=list)  # the outermost first
 
 
 class Tracebacks:
@@ -72,8 +76,11 @@ class Tracebacks:
         self._last: int | None = None  # whose traceback ended with the last line
         self._turns: dict[int, int] = {}  # how often the program counted up behind the exception of each rank
 
-    def take(self, line: str, logs: Logs, rank: int | None) -> bool:
-        """Keep what a line says; `rank` is that of the file, where its name tells. False for a line of no use."""
+    def take(self, line: str, logs: Logs, rank: int | None, *, introduced: bool = False) -> bool:
+        """Keep what a line says; `rank` is that of the file, where its name tells. False for a line of no use.
+
+        `introduced` says that the line before was an ordinary one of the same rank.
+        """
         if line.strip():
             self._last = None
         if not (self._open or self._told) and not any(mark in line for mark in MARKS):
@@ -88,7 +95,9 @@ class Tracebacks:
             handled = self._chained.pop(whose, None)
             before = self._told.pop(whose, None)
             chained = before if handled is not None else None
-            self._open[whose] = _Open(prefix is not None, before=chained, handled=bool(handled))
+            self._open[whose] = _Open(
+                prefix is not None, before=chained, handled=bool(handled), introduced=introduced and chained is None
+            )
             return False
         if said.startswith(_CRASH) and not said.removeprefix(_CRASH).startswith(_ABORTED):
             self._open[whose] = _Open(ended=True, crash=said.strip())
@@ -106,18 +115,21 @@ class Tracebacks:
             return self._at(rank, known, Frame(place[1], int(place[2]), place[3]), logs)
         if not known.crash and said[:1].strip() and (found := _ERROR.match(said)):
             del self._open[rank]
-            raised = _first(known, Raised(said.strip(), known.where, known.ended))
+            raised = _first(known, Raised(said.strip(), known.where, known.ended, introduced=known.introduced))
             if rank is None:
-                _keep_nameless(raised, known.before, logs)
+                keep_nameless(raised, known.before, logs)
             if rank is None or found[1] not in _ASKED:
                 self._told[rank] = raised
             if rank is not None and found[1] not in _ASKED:
                 return self._keep(rank, raised, logs)
+            if rank is not None and found[1] == _INTERRUPT:
+                _keep_stack(rank, known.frames, logs)
         return False
 
     def _at(self, rank: int | None, known: _Open, place: Frame, logs: Logs) -> bool:
         """A traceback names its outermost call first, the stack of a crash the innermost."""
         user = origin(place.file) == "user"
+        known.frames.append(place)
         if known.crash:
             if known.where is None or (user and origin(known.where.file) != "user"):
                 known.where = place
@@ -143,9 +155,10 @@ class Tracebacks:
         logs.nameless[raised] = None
         return False
 
-    def is_followed(self, rank: int | None) -> bool:
-        """Whether lines of `rank` may show that it went on behind its exception."""
-        return rank in self._turns
+    @property
+    def followed(self) -> Collection[int]:
+        """Ranks of which further lines may show that they went on behind their exceptions."""
+        return self._turns
 
     def went_on(self, rank: int, logs: Logs) -> None:
         """That rank has counted something up: where it does so again and again, its exception was caught."""
@@ -178,6 +191,12 @@ def _first(known: _Open, raised: Raised) -> Raised:
     return replace(first, ended=raised.ended, then=raised.text)
 
 
+def _keep_stack(rank: int, frames: list[Frame], logs: Logs) -> None:
+    """It is no failure, and may be of a job that a person ended for another reason."""
+    stack = ThreadStack(0, "MainThread", tuple(reversed(frames)), main=True, source="error")
+    logs.stacks.setdefault(rank, (None, (stack,)))
+
+
 def of_chain(text: str) -> Raised | None:
     """The exception that tells why, from the text of a whole traceback."""
     logs, reader = Logs(), Tracebacks()
@@ -186,7 +205,7 @@ def of_chain(text: str) -> Raised | None:
     return logs.raised.get(0)
 
 
-def _keep_nameless(raised: Raised, before: Raised | None, logs: Logs) -> None:
+def keep_nameless(raised: Raised, before: Raised | None, logs: Logs) -> None:
     """It is no failure by itself; a launcher's own exceptions follow from those of its processes."""
     if before is not None:
         logs.nameless.pop(before, None)

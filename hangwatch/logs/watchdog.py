@@ -32,6 +32,7 @@ _NO_HEARTBEAT = "Heartbeat monitor timed out!"  # torch 2.2 to 2.6; the sentence
 _BROKE = re.compile(r"watchdog thread terminated with exception: (?:\[Rank \d+\] )?(CUDA error: .*)")
 _THROWN = re.compile(r"\s*what\(\): ")
 _NO_LOCK = re.compile(r"Could not acquire GIL within (\d+) ms on exit")
+_TAKEN_DOWN = "we are taking the entire process down"
 _AS_MUCH = ("ALLREDUCE", "BROADCAST", "REDUCE")  # give as many elements as they make
 MARKS = ("ProcessGroupNCCL", "WorkNCCL(", "collective operation timeout")
 
@@ -46,6 +47,10 @@ def take(line: str, logs: Logs, rank: int | None) -> bool:
         return _broken(line, broke[1], logs, rank)
     if (stuck := _STUCK.search(line)) or (stuck := _NO_LOCK.search(line)) or _NO_HEARTBEAT in line:
         return _stalled(line, stuck, logs, rank)
+    if _TAKEN_DOWN in line and (whose := rank_of(line, rank)) is not None:
+        logs.taken_down.add(whose)
+        logs.ranks.add(whose)
+        return True
     if logs.timeouts and (frame := _FRAME.match(_PREFIX.sub("", line, count=1))):
         logs.timeouts[-1].frames.append(Frame(frame[2], int(frame[3]), frame[1]))
         return True

@@ -142,8 +142,9 @@ def _does(case: Case, view: RankView) -> str:
     if view.over:
         return _leaves(view)
     if stage:
-        moved = (process.io_delta_bytes or 0) if process is not None else 0
-        bytes_moved = f", {size(moved)} in the last second" if stage.endswith("checkpoint") else ""
+        moved = (process.io_delta_bytes or 0) if process is not None else None
+        seen = stage.endswith("checkpoint") and moved is not None
+        bytes_moved = f", {size(moved or 0)} in the last second" if seen else ""
         return f"{stage}{place}{bytes_moved if moved or not view.works else ''}"
     if process is not None and process.state == "D":
         return f"is in uninterruptible sleep (state D){_in(view)}"

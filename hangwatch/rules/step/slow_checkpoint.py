@@ -32,17 +32,19 @@ def slow_checkpoint(case: Case) -> Finding | None:
     trickle = max(map(_written, savers))
     moving = any(other.works for other in savers) or trickle > TRICKLE
     amount = f"{bytes_moved >> 20} MiB" if bytes_moved >> 20 else f"{trickle >> 10} KiB"
-    state = f"still moving data ({amount} in the last second)" if moving else "not moving any data"
+    state = f", still moving data ({amount} in the last second)" if moving else ", not moving any data"
+    if all(other.evidence.process is None for other in savers):
+        state = ""  # nothing tells of its bytes
     return Finding(
         "slow-checkpoint",
         Certainty.LIKELY,
         f"{case.name(culprits, capital=True)} {words.verb(len(culprits), 'is', 'are')} reading or writing a checkpoint"
-        f"{_target(file, readers)}{words.at(thread.where or view.where)}, {state}; {case.wait_words(victims)}.",
+        f"{_target(file, readers)}{words.at(thread.where or view.where)}{state}; {case.wait_words(victims)}.",
         fix="" if moving else f"look at {_cause(file, readers)}",
         culprits=tuple(other.culprit(threads[other.rank].where) for other in savers),
         victims=victims,
         step=view.step,
-        evidence=(f"rank {view.rank} is in {words.place(thread.frame)}, {state}",),
+        evidence=(f"rank {view.rank} is in {words.place(thread.frame)}{state}",),
         status=_saving(case, savers),
     )
 

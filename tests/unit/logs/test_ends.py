@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hangwatch.logs import Logs, read
-from hangwatch.logs.reading import bare
+from hangwatch.logs.attempt import bare
 from hangwatch.model import Verdict
 from tests.unit.logs.lines import asked_to_dump, failure, far, gave_up, judged, set_up, table
 from tests.unit.logs.test_own_words import SET_UP, trace
@@ -227,7 +227,7 @@ def test_a_task_of_slurm_is_a_rank_where_the_labels_say_so(tmp_path: Path) -> No
     assert "srun says: Out Of Memory" in found.summary
     # AND with one task a node, its number is no rank's
     found = told(tmp_path, *(f"0: {gave_up(rank, 31)}" for rank in (0, 2, 3)), killed)
-    assert (found.cause, found.certainty) == ("undetermined", "undetermined")
+    assert (named(found), found.summary.startswith("Task 1 of Slurm on node-a")) == ([None], True)
     # AND tasks that were ended from outside did not fail by themselves
     assert told(tmp_path, *labelled, "srun: error: node-a: tasks 0,2-3: Terminated").cause == "undetermined"
 

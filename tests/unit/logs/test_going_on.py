@@ -58,3 +58,16 @@ def test_such_a_warning_makes_no_wire_of_a_later_hang(tmp_path: Path) -> None:
     assert found is not None
     assert found.verdict.certainty != "likely"
     assert any(said.endswith("which is no failure by itself") for said in found.verdict.evidence)
+
+
+def test_a_port_that_is_active_again_is_no_fault(tmp_path: Path) -> None:
+    again = "gpu-a:4000:4001 [0] NCCL INFO NET/IB : mlx5_0:1 Got async event : port active"
+    assert judged(tmp_path, f"{PORT}\n{again}").judgement is None
+    assert judged(tmp_path, f"{PORT}\n{again.replace('gpu-a', 'gpu-b')}").judgement is not None
+
+
+def test_an_adapter_of_another_kind_that_fails_is_told_alike(tmp_path: Path) -> None:
+    said = "gpu-a:4000:4001 [0] nccl_net_ofi_rdma:1234 NCCL WARN NET/OFI Request 0x7f completed with error. RC: 113."
+    found = judged(tmp_path, said).judgement
+    assert found is not None
+    assert "NET/OFI Request" in found.verdict.summary

@@ -8,7 +8,7 @@ from hangwatch.commands import evidence_files
 from hangwatch.model import Verdict
 from tests.dump_programs import TURN
 from tests.dump_world import JobDumps, Stop, every
-from tests.unit.logs.lines import gave_up
+from tests.unit.logs.lines import gave_up, judged
 
 DONE = "[rank1]: INFO train: done, exit code 0"
 READS = "[rank1]: INFO data: opening shard 391"
@@ -48,3 +48,16 @@ def test_a_rank_that_left_a_dump_had_not_ended_then(tmp_path: Path) -> None:
 def test_the_log_of_one_rank_needs_no_prefix(tmp_path: Path) -> None:
     found = _told(tmp_path, "rank1.log", "Uploading model.safetensors", "frame #0: c10::Error", silent=False)
     assert "the last output of rank 1: Uploading model.safetensors" in found.evidence
+
+
+def test_a_rank_that_speaks_and_has_no_line_of_the_watchdog_is_the_one_that_did_not_come(tmp_path: Path) -> None:
+    steps = [f"rank {rank}: step {step} loss 0.5" for step in range(2) for rank in range(4)]
+    lines = [*steps, "rank 3: start rebuilding the index", *(gave_up(rank, 81) for rank in range(3))]
+    found = judged(tmp_path, "\n".join(lines)).judgement
+    assert found is not None
+    assert [each.rank for each in found.verdict.culprits] == [3]
+    assert "the last output of rank 3: start rebuilding the index" in found.verdict.evidence
+    # BUT a number that stands alone at the begin of a line makes no rank
+    found = judged(tmp_path, "\n".join(["rank 9: is not mine", *(gave_up(rank, 81) for rank in range(3))])).judgement
+    assert found is not None
+    assert not found.verdict.culprits

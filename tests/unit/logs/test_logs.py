@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.logs import Logs, elastic, is_log, nccl, read, watchdog
+from hangwatch.logs import Logs, assess, completed, elastic, is_log, nccl, read, watchdog
 from hangwatch.model import Certainty, Frame, Stage, Status, Verdict
+from hangwatch.queues import Queues
 from hangwatch.recorder import QueueReader
 from tests.dumps import Job, Op, alike, loop
 from tests.unit.logs.lines import asked_to_dump, blamed, failure, far, gave_up, judged, set_up, table
@@ -319,6 +320,17 @@ def test_an_error_with_its_traceback(tmp_path: Path) -> None:
     )
 
 
+def test_ranks_that_the_watchdog_ended_without_a_word_on_the_call(tmp_path: Path) -> None:
+    line = (
+        "[rank{rank}]:[E1127 14:22:31.1 ProcessGroupNCCL.cpp:758] [Rank {rank}] To avoid data inconsistency, we are"
+        " taking the entire process down."
+    )
+    found = judged(tmp_path, "\n".join(line.format(rank=rank) for rank in (0, 1, 3))).judgement
+    assert found is not None
+    assert (found.verdict.cause, found.verdict.victims) == ("undetermined", (0, 1, 3))
+    assert "torch's watchdog ended ranks 0-1 and 3" in found.verdict.summary
+
+
 def test_an_error_file(tmp_path: Path) -> None:
     folder = tmp_path / "attempt_0" / "3"
     folder.mkdir(parents=True)
@@ -333,6 +345,19 @@ def test_an_error_file(tmp_path: Path) -> None:
         "ValueError: no",
         Frame("/home/mia/train.py", 42, "step"),
     )
+    # AND one that was moved out of its attempt
+    (tmp_path / "6").mkdir()
+    moved, alone = tmp_path / "6" / "error.json", tmp_path / "error.json"
+    for path in (moved, alone):
+        path.write_text(json.dumps(content))
+    assert read(moved, logs)
+    assert logs.failures[6].where == Frame("/home/mia/train.py", 42, "step")
+    # AND one of which no folder tells the rank
+    logs = Logs()
+    assert read(alone, logs)
+    found = assess(completed(Queues(), logs), logs).judgement
+    assert found is not None
+    assert found.verdict.summary == "A process of this job raised an exception (train.py:42): ValueError: no."
     assert not elastic.error_file(b'{"message": 3}', 3, logs)
     assert not elastic.error_file(b"[]", 3, logs)
 

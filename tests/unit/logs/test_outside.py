@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.logs import Logs, read
+from hangwatch.logs import Logs, assess, completed, read
 from hangwatch.model import Verdict
+from hangwatch.queues import Queues
 from tests.unit.logs.lines import asked_to_dump, failure, far, gave_up, judged, set_up
 
 ANEW = "[default] Worker group FAILED. 3/3 attempts left; will restart worker group"
@@ -251,10 +252,25 @@ def test_the_only_rank_whose_calls_of_cuda_fail_has_lost_the_gpu_that_has_gone(t
     assert told(tmp_path, *raised(3, error), *raised(1, error), GONE).certainty == "undetermined"
 
 
+def test_an_error_of_a_gpu_is_told_first_where_all_have_come_and_none_is_to_blame(tmp_path: Path) -> None:
+    error = XID.format(number=74, pid=0).replace("pid=0, name=python", "pid='<unknown>', name=<unknown>")
+    found = told(tmp_path, *READY, error, *waiting(0, 1, 2, 3))
+    assert (found.cause, found.certainty, found.culprits) == ("gpu-fault", "undetermined", ())
+    assert "The GPU at 0000:4a:00 of node-a had an error: Xid 74 (an NVLink error)." in found.summary
+    # BUT one rank that has not come is looked at first
+    assert [each.rank for each in told(tmp_path, *READY, error, *waiting(0, 1, 2)).culprits] == [3]
+
+
 def test_a_kernel_log_alone_is_no_sign_that_all_is_well(tmp_path: Path) -> None:
     found = told(tmp_path, XID.format(number=94, pid=9007))
     assert (found.cause, found.certainty, found.culprits) == ("gpu-fault", "undetermined", ())
     assert found.summary == "The GPU at 0000:4a:00 of node-a had an error: Xid 94 (an ECC error, contained)."
     found = told(tmp_path, OOM.format(pid=77))
     assert found.cause == "undetermined"
-    assert "process 77: the kernel killed it for lack of memory" in found.summary
+    assert "process 77 (python): the kernel killed it for lack of memory" in found.summary
+    # BUT that of another program, of which no line says that it is a rank, is no failure of the job
+    logs, path = Logs(), tmp_path / "dmesg.txt"
+    path.write_text(OOM.format(pid=77).replace("python", "node_exporter"))
+    assert read(path, logs)
+    assert assess(completed(Queues(), logs), logs).judgement is None
+    assert "(node_exporter)" in assess(completed(Queues(), logs), logs).sentences[1]

@@ -8,7 +8,7 @@ import pytest
 
 from hangwatch.catalogue import cause
 from hangwatch.logs import Logs, assess, nccl, read, tracebacks
-from hangwatch.logs.reading import bare
+from hangwatch.logs.attempt import bare
 from hangwatch.model import Frame, Verdict
 from hangwatch.recorder import QueueReader
 from tests.unit.logs.lines import failure, far, gave_up, judged, set_up, table
@@ -112,6 +112,13 @@ def test_a_watchdog_thread_that_is_stuck(tmp_path: Path) -> None:
     assert (found.cause, [each.rank for each in found.culprits]) == ("undetermined", [2])
     assert "stuck for 480 s" in found.evidence[0]
     assert [each.cause for each in found.alternatives] == ["gil-held"]
+
+
+def test_the_awaited_rank_whose_watchdog_is_stuck_is_told_so_first(tmp_path: Path) -> None:
+    waiting = [line for rank in (0, 1, 3) for line in (gave_up(rank, 90), far(rank, 90, 90, 89))]
+    found = told(tmp_path, *waiting, stuck(2))
+    assert [each.rank for each in found.culprits] == [2]
+    assert "the watchdog thread of rank 2 got stuck" in found.summary
 
 
 def test_stuck_threads_of_all_ranks_blame_nobody(tmp_path: Path) -> None:

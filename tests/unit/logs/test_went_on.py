@@ -50,6 +50,33 @@ def test_neither_dates_nor_losses_count_anything_up(tmp_path: Path) -> None:
     assert blamed(judged(tmp_path, "\n".join([trace(1, "ValueError: bad answer"), stands]))) == [1]
 
 
+def of_all(count: int, first: int) -> list[str]:
+    return [
+        f"[rank{rank}]: step {step} loss {7.0 / step:.3f}" for step in range(first, first + count) for rank in range(3)
+    ]
+
+
+def test_a_rank_that_steps_on_among_the_others_has_caught_its_exception(tmp_path: Path) -> None:
+    lines = [*of_all(1, 1), trace(1, "OSError: image file is truncated"), *of_all(3, 2)]
+    found = judged(tmp_path, "\n".join(lines))
+    assert found.judgement is None
+    assert "rank 1 raised OSError: image file is truncated" in found.sentences[1]
+    # BUT where anything else tells of a failure it may have been the cause
+    failed = judged(
+        tmp_path, "\n".join([*lines, "mpirun noticed that process rank 2 with PID 7 on node n exited on signal 6"])
+    )
+    assert blamed(failed) == [1]
+
+
+def test_an_exception_that_its_rank_tells_of_is_caught_where_the_job_goes_on(tmp_path: Path) -> None:
+    said = ["[rank1]: ERROR the upload failed, will retry", trace(1, "OSError: timed out there"), "[rank1]: upload ok"]
+    assert judged(tmp_path, "\n".join([steps(3), *said, steps(12, first=3)])).judgement is None
+    assert blamed(
+        judged(tmp_path, "\n".join([steps(3), *said[1:], steps(12, first=3)]).replace("timed out", "lost"))
+    ) == [1]
+    assert blamed(judged(tmp_path, "\n".join([steps(3), *said, steps(5, first=3)]).replace("timed out", "lost"))) == [1]
+
+
 def own_files(tmp_path: Path, **errors: str) -> Logs:
     logs = Logs()
     for name, error in errors.items():

@@ -1,0 +1,83 @@
+"""What a log says behind the exception of a rank: where the rank or the job goes on, the exception was caught."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from .going_on import Turns
+from .last_words import NOT_ITS_OWN
+from .model import Logs, Raised
+from .tracebacks import Tracebacks
+
+_OF_THE_JOB = 10  # turns of other ranks, which may make some before they miss one that has ended
+_APART = 2  # turns of its own between lines of others: what a buffer held back comes at once
+
+
+@dataclass
+class _Followed:
+    raised: Raised
+    turns: Turns = field(default_factory=Turns)
+    apart: int = 0
+    between: bool = False  # others have said something since its last turn
+    of_the_job: int = 0
+
+
+class Behind:
+    """Takes the lines of one log that no reader keeps."""
+
+    def __init__(self, raised: Tracebacks) -> None:
+        self._raised = raised
+        self._known: dict[int, _Followed] = {}
+        self._job = Turns()
+        self._before: int | None = None  # whose ordinary line the last one was
+
+    def take(self, rank: int | None, line: str, logs: Logs) -> None:
+        """`rank` is the one that the line begins with, or that of the file; `line` is without that."""
+        self._before = rank if rank is not None and line.strip() and not NOT_ITS_OWN.search(line) else None
+        if not self._raised.followed:
+            return
+        followed = self._followed(logs)
+        turned = rank not in followed and bool(followed) and self._job.take(line)
+        for each, known in followed.items():
+            if each == rank:
+                self._own(each, known, line, logs)
+            else:
+                known.between, known.of_the_job = True, known.of_the_job + turned
+
+    def _followed(self, logs: Logs) -> dict[int, _Followed]:
+        """Those of the last exception of each rank."""
+        for rank in self._raised.followed:
+            raised = logs.raised[rank]
+            if rank not in self._known or self._known[rank].raised is not raised:
+                self._known[rank] = _Followed(raised)
+        return {rank: self._known[rank] for rank in self._raised.followed}
+
+    def introduced(self, rank: int | None) -> bool:
+        """Whether the line before was an ordinary one of `rank`, as a program writes of an exception that it caught."""
+        return rank is not None and self._before == rank
+
+    def _own(self, rank: int, known: _Followed, line: str, logs: Logs) -> None:
+        if known.turns.take(line):
+            known.apart, known.between = known.apart + known.between, False
+            self._raised.went_on(rank, logs)
+
+    def end(self, logs: Logs) -> None:
+        for rank, known in self._known.items():
+            raised = logs.raised.get(rank)
+            on = known.apart >= _APART or (raised is not None and raised.introduced and known.of_the_job >= _OF_THE_JOB)
+            if raised is not None and on:
+                logs.raised[rank] = replace(raised, went_on=True)
+
+
+def without_caught(logs: Logs) -> Logs:
+    """Where nothing else in the logs tells of a failure, an exception behind which the job went on ended no process."""
+    if not any(raised.went_on for raised in logs.raised.values()) or _trouble(logs):
+        return logs
+    kept = {rank: replace(raised, ended=raised.ended and not raised.went_on) for rank, raised in logs.raised.items()}
+    return replace(logs, raised=kept)
+
+
+def _trouble(logs: Logs) -> bool:
+    ended = any(raised.ended and not raised.went_on for raised in logs.raised.values())
+    launchers = logs.failures or logs.reaped or logs.tasks or logs.noticed or logs.group_failed or logs.launchers
+    return bool(ended or launchers or logs.timeouts or logs.stalls or logs.ended_by or logs.late or logs.kernel)

@@ -1,0 +1,48 @@
+"""What torch says of calls that it compared before they were made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hangwatch.model import Verdict
+from tests.unit.logs.lines import judged
+from tests.unit.logs.test_own_words import trace
+
+TENSOR = "TensorDeviceTypes=TensorOptions(dtype=float (default), device=cuda, layout=Strided (default))"
+
+
+def call(rank: int, op: str, shape: str) -> str:
+    print_of = f"SequenceNumber=12, OpType={op}, TensorShape=[{shape}], TensorDtypes=Float, {TENSOR}"
+    return f"Rank {rank} is running collective: CollectiveFingerPrint({print_of})"
+
+
+def mismatch(rank: int, own: str, other: str) -> str:
+    text = f"Detected mismatch between collectives on ranks. {own}, but {other}.Collectives differ in the following"
+    return trace(rank, f"RuntimeError: {text} aspects: \t Op type: x")
+
+
+def told(tmp_path: Path, *lines: str) -> Verdict:
+    found = judged(tmp_path, "\n".join(lines)).judgement
+    assert found is not None
+    return found.verdict
+
+
+def test_both_ranks_of_one_report_are_told_of_and_the_reporter_alone_is_not_blamed(tmp_path: Path) -> None:
+    found = told(tmp_path, mismatch(2, call(2, "ALLREDUCE", "10"), call(0, "BROADCAST", "44")))
+    assert (found.cause, found.certainty) == ("collective-mismatch", "undetermined")
+    assert {each.rank for each in found.culprits} == {0, 2}
+    assert found.summary.startswith("The ranks call different collectives as number 12: rank 0 calls broadcast of [44]")
+
+
+def test_the_one_that_calls_unlike_all_others_is_blamed(tmp_path: Path) -> None:
+    odd = call(3, "ALLREDUCE", "1")
+    reports = [mismatch(rank, call(rank, "ALLREDUCE", "1000"), odd) for rank in range(3)]
+    found = told(tmp_path, *reports, mismatch(3, odd, call(0, "ALLREDUCE", "1000")))
+    assert (found.certainty, [each.rank for each in found.culprits]) == ("likely", [3])
+    assert found.victims == (0, 1, 2)
+    assert "give all_reduce different sizes or types as number 12" in found.summary
+
+
+def test_another_failure_beside_it_comes_first(tmp_path: Path) -> None:
+    report = mismatch(2, call(2, "ALLREDUCE", "10"), call(0, "BROADCAST", "44"))
+    assert told(tmp_path, report, trace(1, "ValueError: bad")).cause == "exception-on-one-rank"

@@ -1,0 +1,88 @@
+"""What Kubernetes says of pods, beside logs and alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from hangwatch.logs import Logs, assess, completed, read
+from hangwatch.model import Judgement
+from hangwatch.queues import Assessment, Queues
+from tests.unit.logs.lines import gave_up
+
+DESCRIBED = """\
+Name:             trainer-worker-2
+Namespace:        ml
+Node:             gpu-7f/10.0.4.3
+Status:           Running
+Containers:
+  pytorch:
+    State:          {state}
+      Reason:       {reason}
+{code}    Last State:     Terminated
+      Reason:       {last}
+      Exit Code:    {last_code}
+    Restart Count:  1
+"""
+
+
+def described(
+    state: str, reason: str = "x", code: int | None = None, last: str = "OOMKilled", last_code: int = 137
+) -> str:
+    told = "" if code is None else f"      Exit Code:    {code}\n"
+    return DESCRIBED.format(state=state, reason=reason, code=told, last=last, last_code=last_code)
+
+
+def assessed(tmp_path: Path, **texts: str) -> Assessment:
+    logs = Logs()
+    for name, text in texts.items():
+        path = tmp_path / name.replace("_", ".")
+        path.write_text(text)
+        assert read(path, logs)
+    return assess(completed(Queues(), logs), logs)
+
+
+def judgement(tmp_path: Path, **texts: str) -> Judgement:
+    found = assessed(tmp_path, **texts).judgement
+    assert found is not None
+    return found
+
+
+def test_a_pod_that_was_killed_for_lack_of_memory_is_the_cause(tmp_path: Path) -> None:
+    found = judgement(tmp_path, pod_txt=described("Waiting", "CrashLoopBackOff"), job_log=gave_up(0, 7)).verdict
+    assert (found.cause, found.certainty, found.victims) == ("rank-died", "likely", (0,))
+    assert found.summary == (
+        "Kubernetes says of pod trainer-worker-2 on node gpu-7f: OOMKilled, exit code 137 (signal 9);"
+        " no line tells which ranks ran there."
+    )
+    assert [(each.rank, each.host) for each in found.culprits] == [(None, "gpu-7f")]
+    assert "more memory" in found.fix
+
+
+def test_a_pod_that_ended_well_or_runs_again_is_no_failure(tmp_path: Path) -> None:
+    well = assessed(tmp_path, pod_txt=described("Terminated", "Completed", 0, "Error", 1))
+    assert well.judgement is None
+    assert not any("Kubernetes" in said for said in well.sentences)
+    again = assessed(tmp_path, pod_txt=described("Running"))
+    assert again.judgement is None
+    assert "OOMKilled, exit code 137 (signal 9), and it has been started again since" in again.sentences[1]
+    # BUT where others wait, they may wait for the one that was started again
+    found = judgement(tmp_path, pod_txt=described("Running"), job_log=gave_up(0, 7)).verdict
+    assert (found.cause, found.certainty) == ("rank-died", "undetermined")
+
+
+def test_an_exit_code_that_may_follow_from_another_end_blames_no_pod(tmp_path: Path) -> None:
+    found = assessed(tmp_path, pod_txt=described("Terminated", "Error", 1))
+    assert found.judgement is None
+    assert "Error, exit code 1" in found.sentences[1]
+
+
+def test_pods_as_json(tmp_path: Path) -> None:
+    ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    status = {"containerStatuses": [{"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ended}]}
+    pod = {"kind": "Pod", "metadata": {"name": "w-3"}, "spec": {"nodeName": "gpu-1"}, "status": status}
+    for document in (pod, {"kind": "List", "items": [pod]}):
+        found = judgement(tmp_path, pod_json=json.dumps(document)).verdict
+        assert found.summary.startswith("Kubernetes says of pod w-3 on node gpu-1: OOMKilled, exit code 137")
+    evicted = {**pod, "status": {"phase": "Failed", "reason": "Evicted"}}
+    assert "Evicted" in judgement(tmp_path, pod_json=json.dumps(evicted)).verdict.summary
