@@ -16,6 +16,7 @@ from itertools import takewhile
 
 from hangwatch.model import Collective, Divergence, Frame, Reading, StepEntry
 from hangwatch.ranks.begun_anew import loader_error
+from hangwatch.ranks.issuers import MAIN
 from hangwatch.ranks.joined import asks_join, stood_in
 from hangwatch.ranks.paces import LEAST_ALIKE, fit_together, pace_of, paces_of
 from hangwatch.ranks.shared_steps import GroupKey, StepKey, aligned, all_named, between, comparable, step_key, usual
@@ -60,9 +61,27 @@ class DivergenceWatch:
                 continue
             divergence = _look(watched, key, {rank: ledgers[rank] for rank in members}, now)
             if divergence is not None:
-                watched.done = not divergence.doubtful
-                found.append(divergence)
+                of_threads = _by_other_threads(key, [ledgers[rank] for rank in members])
+                watched.done = of_threads or not divergence.doubtful
+                found += [] if of_threads else [divergence]
         return tuple(found)
+
+
+def _by_other_threads(key: GroupKey, readings: Sequence[Reading]) -> bool:
+    """On a rank, all calls in that group come from a thread that makes no others, beside the main one that does.
+
+    The steps do not divide such calls, as those of a checkpoint that is written meanwhile.
+    """
+    return any(
+        bool(own := _threads(reading, lambda name: name == key[0]))
+        and MAIN in (others := _threads(reading, lambda name: name != key[0]))
+        and own.isdisjoint(others)
+        for reading in readings
+    )
+
+
+def _threads(reading: Reading, asked: Callable[[str], bool]) -> set[str]:
+    return {call.thread_name for call in reading.calls if call.thread_name and asked(call.group)}
 
 
 def _look(watched: _Watched, key: GroupKey, readings: Mapping[int, Reading], now: float) -> Divergence | None:

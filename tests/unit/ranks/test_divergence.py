@@ -362,3 +362,14 @@ def test_a_rank_that_begins_after_the_others_is_compared_from_its_first_step_on(
     assert watch.update([*(reading(rank, few[:3]) for rank in (0, 1)), late], 1.0) == ()
     (found,) = watch.update([reading(0, few), reading(1, few), reading(2, many)], 2.0)
     assert (found.step, found.counts) == (1, {0: 0, 1: 0, 2: 3})
+
+
+@pytest.mark.parametrize(("thread", "found"), [("saver", 0), ("MainThread", 1)])
+def test_calls_of_a_thread_with_a_group_of_its_own_are_divided_by_no_steps(thread: str, found: int) -> None:
+    """GIVEN a saver whose thread calls in group 1, on one rank sooner WHEN the main thread trains in group 0."""
+    counts = ([3, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0])
+    boards = [reading(rank, each, ranks=2, name="1") for rank, each in enumerate(counts)]
+    calls = (
+        Collective("0", 1, "all_reduce", thread_name="MainThread"), Collective("1", 1, "gather", thread_name=thread)
+    )  # fmt: skip
+    assert len(DivergenceWatch().update([replace(each, calls=calls) for each in boards], 1.0)) == found

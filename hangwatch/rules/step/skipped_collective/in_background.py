@@ -6,8 +6,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from hangwatch import words
-from hangwatch.facts.call_site import site
+from hangwatch.facts.call_site import path, site
 from hangwatch.facts.calls.call_sites import sites_of
+from hangwatch.facts.calls.skip_paths import passed_at, past_lines, the_only
 from hangwatch.facts.case import Case
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective
@@ -39,6 +40,7 @@ def left_out_in_the_background(case: Case) -> Finding | None:
     where = (user_frame(issued.frames) if issued is not None else None) or first.where
     call = f"{first.op or 'call'}{words.at(where)} in group {found.group.name}"
     who, made = case.name(found.past), words.plural(found.number - 1, "call")
+    ways = past_lines(case, path(case.ranks[found.waiting[0]].evidence.main_stack))
     have = words.verb(len(found.past), "has", "have")
     return Finding(
         "skipped-collective",
@@ -46,12 +48,13 @@ def left_out_in_the_background(case: Case) -> Finding | None:
         f"{words.capital(who)} left out one {call}, which a thread in the background makes:"
         f" {case.wait_words(found.waiting)} in call {found.number} of that group, and {who}"
         f" {words.verb(len(found.past), 'waits', 'wait')} for them in {there}{words.at(case.usual_place(found.past))}.",
-        culprits=case.culprits(found.past),
+        culprits=case.culprits(found.past, the_only(ways)),
         victims=found.waiting,
         step=case.furthest_step(found.past),
         evidence=(
             f"{who} {have} made {made} in group {found.group.name}, and {case.name(found.waiting)} one more",
             _which_step(case, found),
+            *((passed_at(ways, "what begins it"),) if ways else ()),
         ),
         witnesses=(
             Witness(Kind.MAJORITY, f"most ranks have made that call: {case.name(found.waiting)}"),
@@ -100,7 +103,8 @@ def _is_that(case: Case, found: _Fewer) -> bool:
     if not all(_stands_there(case.blocked[rank], found) for rank in found.waiting):
         return False
     ahead = _steps_ahead(case, found)
-    if ahead < 0 or (not ahead and any(sites_of(case).regular(rank) is not False for rank in found.past)):
+    regular = not ahead and any(sites_of(case).regular(rank) is not False for rank in found.past)
+    if ahead < 0 or (regular and not _was_due_long_ago(case, found)):
         return False  # they may come to it yet, behind a call of every step
     needs = [case.blocked[rank].need for rank in found.past]
     kept = all(need is not None and not waiting.isdisjoint(need.absent) for need in needs)
@@ -110,6 +114,21 @@ def _is_that(case: Case, found: _Fewer) -> bool:
 def _steps_ahead(case: Case, found: _Fewer) -> int:
     here, there = (case.ranks[ranks[0]].step.step or 0 for ranks in (found.past, found.waiting))
     return here - there
+
+
+def _was_due_long_ago(case: Case, found: _Fewer) -> bool:
+    """The others issued it more steps ago than any call of that group came later here than there."""
+    made = {rank: _steps_of(case, rank, found.group.name) for rank in (found.past[0], found.waiting[0])}
+    mine, theirs = made[found.past[0]], made[found.waiting[0]]
+    due, now = theirs.get(found.number), case.ranks[found.past[0]].step.step
+    common = [abs(mine[number] - theirs[number]) for number in mine.keys() & theirs.keys()]
+    return due is not None and now is not None and bool(common) and now > due + max(common)
+
+
+def _steps_of(case: Case, rank: int, group: str) -> dict[int, int]:
+    """The step in which each recorded call of that group was issued, by its number."""
+    steps = {call.seq: case.ledger.step_of(rank, call) for call in case.ledger.calls_in(rank, group)}
+    return {number: step for number, step in steps.items() if step is not None}
 
 
 def _stands_there(entry: Blocked, found: _Fewer) -> bool:

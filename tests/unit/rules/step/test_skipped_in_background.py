@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from hangwatch.judge import diagnose
 from hangwatch.model import Certainty, Frame, Snapshot, ThreadStack
 from hangwatch.report.incident import snapshot_of
@@ -61,3 +63,19 @@ def test_a_rank_in_a_later_step_has_gone_by_the_save() -> None:
     evidence = diagnose(snapshot_of([judged.incident("p46-congested-async-save")])).verdict.evidence
     assert "rank 1 has made 18 calls in group 1, and ranks 0 and 2 one more" in evidence
     assert "rank 1 is in a later step" in evidence
+
+
+@pytest.mark.parametrize(("step", "told"), [(20, True), (19, False)])
+def test_a_rank_at_a_call_of_every_step_has_gone_by_a_save_that_was_due_long_ago(step: int, *, told: bool) -> None:
+    """GIVEN saves whose calls came up to four steps later on one rank, and one that the others made in step 15."""
+    stuck = snapshot_of([judged.incident("saves-behind-a-backlog")])
+    at = [
+        replace(each.reading, progress=replace(each.reading.progress, step=step))
+        for each in stuck.ranks
+        if each.reading
+    ]
+    ranks = tuple(replace(each, reading=reading) for each, reading in zip(stuck.ranks, at, strict=True))
+    verdict = diagnose(replace(stuck, ranks=ranks)).verdict
+    assert (verdict.cause == "skipped-collective") is told, verdict.summary
+    if told:
+        assert [(who.rank, who.where and who.where.line) for who in verdict.culprits] == [(2, 23)]
