@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.data.batches import has_left_inner_loop
@@ -40,7 +41,10 @@ class UpdatesApart:
 
 @once
 def updates_apart(case: Case) -> UpdatesApart | None:
-    """The fewer ranks that are behind the others in optimizer steps, by equally many forwards; None where none are."""
+    """The fewer ranks that are behind the others in optimizer steps, by equally many forwards; None where none are.
+
+    Of two halves those that are behind, where the others made as many optimizer steps in each forward of theirs.
+    """
     if not _all_count_forwards(case) or _pace_is_no_cause(case):
         return None
     updates = {view.rank: _by_step(view) for view in case}
@@ -50,10 +54,19 @@ def updates_apart(case: Case) -> UpdatesApart | None:
         return None
     made = {rank: each[common[-1]] for rank, each in updates.items()}
     sides = sorted(by_value(made).items())
-    if len(sides) != 2 or 2 * len(sides[0][1]) >= len(made) or sides[1][0] - sides[0][0] < BEHIND:
+    if len(sides) != 2 or sides[1][0] - sides[0][0] < BEHIND:
+        return None
+    more = 2 * len(sides[0][1]) - len(made)
+    if more > 0 or (not more and not all(_is_even(updates[rank]) for rank in sides[1][1])):
         return None
     first = common[common.index(apart[0]) - 1]
     return UpdatesApart(tuple(sides[0][1]), tuple(sides[1][1]), first, common[-1], made)
+
+
+def _is_even(made: dict[int, int]) -> bool:
+    """As many optimizer steps in each step on record."""
+    steps = sorted(made)
+    return len({made[after] - made[before] for before, after in pairwise(steps) if after - before == 1}) == 1
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,13 @@ def as_it_stood(case: Case) -> Case | None:
 def how_it_ended(case: Case) -> str:
     """`rank 1 was aborted by torch's NCCL watchdog: ALLREDUCE 8 had not completed in 10 min`."""
     ends = endings_of(case)
-    first = next((rank for rank, end in ends.items() if _gave_up(case, rank, end)), min(ends))
+    first = min(ends, key=lambda rank: (not _gave_up(case, rank, ends[rank]), *_by(ends[rank]), rank))
     return f"{words.ranks([first])} {told(case.ranks[first], ends[first])}"
+
+
+def _by(end: Ending) -> tuple[bool, bool]:
+    """Orders the ends of ranks: those by the backend come first, and those by the launcher last."""
+    return not end.by_backend, end.why is Why.LAUNCHER
 
 
 def by_a_timeout(case: Case) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
 
@@ -63,6 +63,16 @@ def _is_at(order: Departure, group: Group, seq: int) -> bool:
     return (order.group.name, order.group.members, order.number) == (*group.key, seq)
 
 
+def _what_differs(sides: Iterable[Shape]) -> str:
+    """Of calls of one kind no rank called another collective: what they brought differs, or from where it came."""
+    shapes = list(sides)
+    if len({each.kind for each in shapes}) > 1:
+        return "The ranks call different collectives at the same point"
+    if len({each.root for each in shapes}) > 1:
+        return f"The ranks call {shapes[0].kind} with different roots at the same point"
+    return f"The ranks call {shapes[0].kind} with different sizes or types at the same point"
+
+
 def _fix(case: Case, sides: dict[Shape, list[int]], calls: dict[int, Collective]) -> str:
     if len({one.kind for one in sides}) > 1:
         return "call the same operation on every rank at this point: what decides must be the same on all of them"
@@ -98,7 +108,7 @@ def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) 
     return Finding(
         "collective-mismatch",
         case.weigh(witnesses) if first and not ended else Certainty.LIKELY,
-        f"The ranks call different collectives at the same point: {words.listed(texts)}.",
+        f"{_what_differs(sides)}: {words.listed(texts)}.",
         fix=_fix(case, sides, calls),
         culprits=culprits_at(case, odd, calls),
         victims=tuple(rank for rank in calls if rank not in odd),
@@ -178,7 +188,7 @@ def _either_side(
     """Different calls were paired, and nothing tells which of the ranks are not where they should be."""
     texts, ended = _told(case, calls, sides), _ended(case, calls)
     return replace(
-        of_either_side(f"The ranks call different collectives at the same point: {words.listed(texts)}"),
+        of_either_side(f"{_what_differs(sides)}: {words.listed(texts)}"),
         step=next((view.step for view in case.views(calls)), StepName()),
         evidence=(f"collective {seq} of group {group.name}: {words.listed(texts)}",),
         status=Status.FAILED if ended else None,

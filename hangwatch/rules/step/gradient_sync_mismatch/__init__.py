@@ -233,7 +233,11 @@ def split_or_repeated(case: Case) -> Finding | None:
             f"by the begin of step {found.last}, {behind} had made {counts[0]}, and {others} {counts[1]}",
             f"until step {found.step} all ranks had made as many as each other",
         ),
-        witnesses=(Witness(Kind.MAJORITY, f"most ranks agree: {others}"),),
+        witnesses=(
+            Witness(Kind.MAJORITY, f"most ranks agree: {others}")
+            if len(found.others) > len(found.behind)
+            else Witness(Kind.HABIT, f"{others} made as many in each forward"),
+        ),
         status=case.failed_status,
         awaited=found.behind,
     )

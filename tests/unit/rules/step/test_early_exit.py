@@ -224,7 +224,7 @@ def test_a_rank_aborted_behind_the_loop_over_epochs_began_no_further_one() -> No
     judgement = without_another_epoch((STOP,), 2)
     assert told(judgement)[::2] == ("early-exit", "failed")
     assert judgement.verdict.summary.startswith("Rank 2 stopped training after epoch 0")
-    assert "ranks 0-1 went on to epoch 1. Then rank 0 lost its connection" in judgement.verdict.summary
+    assert "ranks 0-1 went on to epoch 1. Then rank 2 was aborted by gloo" in judgement.verdict.summary
     assert "the loop at train.py:20 can be left at train.py:31" in judgement.verdict.evidence
 
 
