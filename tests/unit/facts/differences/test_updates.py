@@ -41,11 +41,20 @@ def test_the_rank_that_split_its_batches_is_behind_by_its_optimizer_steps() -> N
 
 @pytest.mark.parametrize(
     "given",
-    [job(EACH), job(ONCE), job([0, *SPLIT[4:]]), job(SPLIT, others=1), job(SPLIT, batch=3), job(SPLIT, ticks=9)],
-    ids=["alike", "once", "from the start", "of two halves", "a loader counts", "the program counts"],
+    [job(EACH), job(ONCE), job([0, *SPLIT[4:]]), job(SPLIT, batch=3), job(SPLIT, ticks=9)],
+    ids=["alike", "once", "from the start", "a loader counts", "the program counts"],
 )
 def test_otherwise_no_rank_is_behind(given: Snapshot) -> None:
     assert updates_apart(Case(given)) is None
+
+
+@pytest.mark.parametrize(("theirs", "behind"), [(EACH, (1,)), ([*EACH[:5], *(each + 2 for each in EACH[5:])], None)])
+def test_of_two_halves_the_one_that_left_the_even_pace_of_both(
+    theirs: list[int], behind: tuple[int, ...] | None
+) -> None:
+    ranks = (forwards(0, theirs), forwards(1, SPLIT))
+    found = updates_apart(Case(snapshot(*ranks, world_size=2)))
+    assert (found and found.behind) == behind
 
 
 def test_the_ranks_that_have_made_more_optimizer_steps_left_no_loop_early() -> None:
