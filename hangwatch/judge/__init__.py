@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from hangwatch.facts.calls.histories import ranks_diff
 from hangwatch.facts.case import Case
-from hangwatch.facts.processes.as_it_stood import as_it_stood, by_a_timeout
+from hangwatch.facts.processes.as_it_stood import as_it_stood, by_a_timeout, ended_while_it_stood
 from hangwatch.facts.processes.stopped_later import before_the_stop, sentences, stopped_later
 from hangwatch.facts.processes.store_waits import awaits_key, store_ports
 from hangwatch.judge.as_they_stood import until_the_end
@@ -18,7 +18,7 @@ from hangwatch.judge.verdict import judged, stage_of
 from hangwatch.model import Certainty, Judgement, Snapshot, Stage, Status, Verdict
 from hangwatch.ranks import device_waits
 from hangwatch.rules.finding import Finding
-from hangwatch.rules.undetermined import undetermined
+from hangwatch.rules.undetermined import undetermined, without_cause
 
 __all__ = ["ORDER", "Case", "Finding", "diagnose", "worth_confirming"]
 
@@ -74,11 +74,22 @@ def _assembled(case: Case, finding: Finding, faults: list[str]) -> Judgement:
 
 
 def _while_it_waited(case: Case, faults: list[str]) -> Finding | None:
-    """Of a job that a timeout ended: a timeout says nothing of why its ranks waited, and any cause may have been it."""
-    if not by_a_timeout(case) or (then := as_it_stood(case)) is None:
+    """Of a job that a timeout ended: a timeout says nothing of why its ranks waited, and any cause may have been it.
+
+    Nor does the signal of a launcher or a person. Ranks that still worked may then have been slow, and nothing else.
+    """
+    asked_to_end = ended_while_it_stood(case)
+    if not (asked_to_end or by_a_timeout(case)) or (then := as_it_stood(case)) is None:
         return None
     found = best(_findings(then, faults))
-    return until_the_end(case, then, found) if found is not None and found.cause != "undetermined" else None
+    if found is None or found.cause == "undetermined":
+        return None
+    told = until_the_end(case, then, found)
+    if not asked_to_end:
+        return told
+    told = replace(told, fix=found.fix)
+    slow = any(map(then.works, then.views(found.awaited)))
+    return replace(without_cause(told), certainty=Certainty.UNDETERMINED) if slow else told
 
 
 def _findings(case: Case, faults: list[str]) -> Iterator[Finding]:

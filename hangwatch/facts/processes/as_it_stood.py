@@ -12,6 +12,7 @@ from hangwatch import words
 from hangwatch.facts.call_site import in_the_engine, path
 from hangwatch.facts.calls.last_calls import brought_down, endings_of, frames_at_end, newest
 from hangwatch.facts.case import Case, once
+from hangwatch.facts.processes.process_end import all_asked_to_end
 from hangwatch.facts.rank_end import Ending, Why, backend_of, gave_up_on, told
 from hangwatch.facts.uncounted import failed_uncounted
 from hangwatch.model import Frame, GroupHead, LoaderFacts, Phase, RankEvidence, Reading, ThreadStack
@@ -20,6 +21,7 @@ from hangwatch.ranks.last_words import Kind
 from hangwatch.ranks.view import OVER, RankView
 from hangwatch.stacks.activity import Doing
 
+STOOD_S = 30.0  # without any movement before the end, after which it is told who waited for whom
 _TIMEOUTS = frozenset({Kind.TIMEOUT, Kind.WATCHDOG})
 _ON_THE_WAY_OUT = OVER | {Phase.FAILED, Phase.BETWEEN, Phase.DESTROYING}  # where the error took it
 _C10D = "/torch/distributed/distributed_c10d.py"  # where Python enters a call
@@ -33,7 +35,7 @@ def as_it_stood(case: Case) -> Case | None:
     A rank that was in no call that is known keeps its counters alone. That those which have ended did not move any
     more is known; what the others did is as it was seen.
     """
-    if not brought_down(case):
+    if not brought_down(case) and not ended_while_it_stood(case):
         return None
     ends = endings_of(case)
     ranks = tuple(_waiting(case, view) if view.rank in ends else _still(view.evidence) for view in case)
@@ -43,6 +45,8 @@ def as_it_stood(case: Case) -> Case | None:
 def how_it_ended(case: Case) -> str:
     """`rank 1 was aborted by torch's NCCL watchdog: ALLREDUCE 8 had not completed in 10 min`."""
     ends = endings_of(case)
+    if all(end.why is Why.LAUNCHER for end in ends.values()):
+        return f"{case.name(ends)} {words.verb(len(ends), 'was', 'were')} ended by SIGTERM"
     first = min(ends, key=lambda rank: (not _gave_up(case, rank, ends[rank]), *_by(ends[rank]), rank))
     return f"{words.ranks([first])} {told(case.ranks[first], ends[first])}"
 
@@ -57,6 +61,14 @@ def by_a_timeout(case: Case) -> bool:
     ends = endings_of(case)
     others = [end for end in ends.values() if end.by_backend and end.word and end.word.kind not in _TIMEOUTS]
     return not others and any(_gave_up(case, rank, end) for rank, end in ends.items())
+
+
+@once
+def ended_while_it_stood(case: Case) -> bool:
+    """A launcher or a person ended all ranks, nothing had moved for long then, and where they stood was seen."""
+    return all_asked_to_end(case) and all(
+        view.evidence.still_s >= STOOD_S and not view.evidence.moved and bool(view.evidence.stacks) for view in case
+    )
 
 
 def _gave_up(case: Case, rank: int, end: Ending) -> bool:
