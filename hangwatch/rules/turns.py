@@ -119,8 +119,9 @@ def _lacking_messages(case: Case, short: FewerTurns) -> Iterator[str]:
 def _more_turns(case: Case, short: FewerTurns, cause: str) -> Finding:
     """Most ranks have left the loop: the few that are in it still make a turn more than the program has for all."""
     one, where = len(short.inside) == 1, words.at(case.usual_place(short.left))
-    ended = all(case.ranks[rank].dead for rank in short.left)
-    behind = "have ended" if ended else f"are behind it{where}"
+    ended = all(case.ranks[rank].finished for rank in short.left)
+    are = "were" if all(case.ranks[rank].dead for rank in short.left) else "are"
+    behind = "have ended" if ended else f"{are} behind it{where}"
     now = f" and in step {short.now}" if short.begun else ""
     return Finding(
         cause,

@@ -45,6 +45,16 @@ _FIX_SIZES = (
     "use one batch size on every rank, or give each rank a share of the samples that fits its own, and as many batches"
     " for each optimizer step"
 )
+TORCHS_SAMPLERS = frozenset(
+    {
+        "DistributedSampler",
+        "RandomSampler",
+        "SequentialSampler",
+        "SubsetRandomSampler",
+        "WeightedRandomSampler",
+        "_InfiniteConstantSampler",
+    }
+)
 
 
 def uneven_steps(case: Case) -> Finding | None:
@@ -82,7 +92,7 @@ def uneven_steps(case: Case) -> Finding | None:
         fix=_FIX_RESUMED if resumed else _fix(case, culprits, sizes),
         culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(culprits)),
         step=StepName(uneven.epoch, uneven.fewest, _step_of(first, uneven)),
-        evidence=(sizes,) if sizes else (),
+        evidence=(*((sizes,) if sizes else ()), *_from(case, short)),
         witnesses=witnesses,
         awaited=short,
     )
@@ -113,6 +123,14 @@ def uneven_epochs(case: Case) -> Finding | None:
         witnesses=(by_majority,) if len(odd) < len(most) else (),
         awaited=found.left,
     )
+
+
+def _from(case: Case, ranks: tuple[int, ...]) -> tuple[str, ...]:
+    """A sampler that is none of torch's: it says how many batches there are."""
+    samplers = {loader.sampler for view in case.views(ranks) if (loader := view.loader) is not None}
+    other = samplers.pop() if len(samplers) == 1 else ""
+    known = not other or other in TORCHS_SAMPLERS
+    return () if known else (f"the loader of {case.name(ranks)} takes its samples from {other}",)
 
 
 def _as_many(uneven: Uneven) -> str:

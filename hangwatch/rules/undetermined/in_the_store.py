@@ -40,7 +40,7 @@ def waits_for_a_key(case: Case) -> Finding | None:
         fix=_FIX,
         victims=tuple(case.ranks),
         step=views[0].step,
-        evidence=(*(_stands(case, view) for view in views[: words.SHOWN]), *_passed(case, views)),
+        evidence=(*(_stands(case, view) for view in views[: words.SHOWN]), *_passed(case, views), *_set_none(case)),
         status=status_of(case, views),
         awaited=ranks,
     )
@@ -103,6 +103,13 @@ def _passed(case: Case, views: list[RankView]) -> tuple[str, ...]:
     past = tuple(sorted({rank for view in views for rank in gone_past(case, view)}))
     stand = f"{case.name(past)} {words.verb(len(past), 'is', 'are')}"
     return (_may_have_set_it(stand, case.usual_place(past)),) if past else ()
+
+
+def _set_none(case: Case) -> tuple[str, ...]:
+    """The ranks that have come to their end: what they have not set by now, they never will."""
+    ended = [view.rank for view in case if view.finished]
+    have = words.verb(len(ended), "has", "have")
+    return (f"{case.name(ended)} {have} ended, and can set no key any more",) if ended else ()
 
 
 def _ended_past(case: Case, past: tuple[int, ...]) -> tuple[str, ...]:

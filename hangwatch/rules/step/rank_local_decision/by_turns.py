@@ -8,6 +8,7 @@ from hangwatch import words
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.inner_loops import loop_of_all, loop_of_another_turn
 from hangwatch.facts.calls.queues import departure_of
+from hangwatch.facts.calls.skip_paths import condition, passed_at, the_only
 from hangwatch.facts.case import Case
 from hangwatch.facts.data.batches import first_uneven
 from hangwatch.facts.differences.left_out import left_out, witnesses_of
@@ -166,12 +167,13 @@ def made_unlike_turns(case: Case) -> Finding | None:
         return None
     odd, where = odd_of(few, many), Frame(*found.places[0].lines[0], "")
     call = words.listed([sites_of(case).named(many[0], place) for place in found.places[: words.SHOWN]])
-    why = (
-        "what decides how often is a rank's own"
-        if loop is None
-        else f"the loop at {words.place(loop.where)}, {which_ends(loop)}, made unlike numbers of turns"
-    )
-    left = loop.leaves[0] if loop is not None and len(loop.leaves) == 1 else None
+    way = found.ways[0] if the_only(found.ways) is not None else None
+    why = "what decides how often is a rank's own"
+    if loop is not None:
+        why = f"the loop at {words.place(loop.where)}, {which_ends(loop)}, made unlike numbers of turns"
+    elif way is not None:
+        why = f"{condition(way)} leads past it"
+    left = loop.leaves[0] if loop is not None and len(loop.leaves) == 1 else the_only(found.ways)
     return Finding(
         "rank-local-decision",
         Certainty.LIKELY,
@@ -180,7 +182,7 @@ def made_unlike_turns(case: Case) -> Finding | None:
         culprits=case.culprits(odd, left or where),
         victims=case.victims(odd),
         step=found.step,
-        evidence=(counted(case, found),),
+        evidence=(counted(case, found), *((passed_at(found.ways, call),) if found.ways else ())),
         status=case.failed_status,
         awaited=odd,
     )

@@ -184,3 +184,9 @@ def test_ranks_that_gave_up_at_the_start_name_the_one_that_had_not_come(phase: P
     if cause == "user-code-blocked":
         assert "Rank 1 had not called init_process_group: it stood at train.py:12" in judgement.verdict.summary
         assert "ranks 0 and 2 waited there for it for 20 s, and gave up" in judgement.verdict.summary
+
+
+def test_a_rank_that_has_ended_sets_none_any_more() -> None:
+    verdict = judge(gone(0, 0, world_size=3), asking(1, GET), asking(2, GET), world_size=3).verdict
+    assert verdict.cause == "undetermined"
+    assert "rank 0 has ended, and can set no key any more" in verdict.evidence
