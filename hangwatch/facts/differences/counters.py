@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from hangwatch.facts.call_site import Site
+from hangwatch.facts.calls.by_logging import logged_at
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.skip_paths import every_so_many_turns, ways_past
 from hangwatch.facts.case import Case, once
@@ -62,7 +63,7 @@ def counts_apart(case: Case) -> CountsApart | None:
     now = sites_of(case).now(without[0])
     ways = ways_past(case, now) if now is not None else ()
     guards = every_so_many_turns(case, place.lines, ways)
-    if not guards:
+    if not guards or logged_at(case, made[0], place.lines) is not None:
         return None
     before = _steps_before(case, (*made, *without), place, found.divergence.step)
     interval, last = _interval(before)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.call_site import path, site
+from hangwatch.facts.calls.by_logging import logged_at
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.last_calls import frames_at_end, library_call
 from hangwatch.facts.calls.skip_paths import passed_at, past_lines
@@ -30,6 +31,11 @@ from .witnesses import (
     do_not_call,
     is_guarded,
     only_by_rank,
+)
+
+_FIX_OF_LOGGING = (
+    "reduce what is logged on every rank, ahead of the logging call: a message is formatted only where its level is"
+    " enabled"
 )
 
 
@@ -66,8 +72,9 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
         caller = sites_of(case).apart(lone.rank, [rank for rank in case.ranks if rank not in alone])
     call = _call_now(case, lone, caller) if before is None else _call_then(before, caller)
     lines = sites_of(case).lines_now(lone.rank) if before is None else before.lines
-    way = condition_of(case, lone.rank, lines)
-    ways = past_lines(case, lines) if way is None else ()
+    logged = logged_at(case, lone.rank, lines)
+    way = condition_of(case, lone.rank, lines) if logged is None else None
+    ways = past_lines(case, lines) if way is None and logged is None else ()
     witnesses = _witnesses(case, alone, found, caller, inside=before is None)
     tail = f"; {case.wait_words(others)} elsewhere{case.at_places(others)}" if others else ""
     buffers = Within.BUFFERS in lone.now.within
@@ -75,8 +82,8 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
     return Finding(
         "rank-zero-only-collective",
         _certainty(case, witnesses, lone.rank),
-        f"{_alone_in(case, alone, call, before)}{behind(way)}{tail}.",
-        fix=fix and fix + _or_in_their_group(case, alone),
+        f"{_alone_in(case, alone, call, before)}{behind(way) if logged is None else _as_it_logs(logged)}{tail}.",
+        fix=_FIX_OF_LOGGING if logged is not None else fix and fix + _or_in_their_group(case, alone),
         culprits=case.culprits(alone, caller or (None if before is None else _place_of(before))),
         victims=others,
         step=found.step if found is not None else lone.step,
@@ -87,6 +94,10 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
         witnesses=witnesses,
         awaited=alone,
     )
+
+
+def _as_it_logs(where: Frame) -> str:
+    return f": the message logged at {words.place(where)} makes it as it is formatted, where its level is enabled"
 
 
 def _or_in_their_group(case: Case, alone: tuple[int, ...]) -> str:
