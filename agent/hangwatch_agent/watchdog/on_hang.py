@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hangwatch.model import Incident, Launched, Status
+from hangwatch.model import Incident, Launched
 from hangwatch.settings import Settings
 from hangwatch_agent.roster.rank_states import RankState
 from hangwatch_agent.shared import steady_clock
@@ -41,7 +41,7 @@ class OnHang:
 
     def begin(self, incident: Incident, rank_states: Sequence[RankState], launched: Sequence[Launched]) -> bool:
         """End what the incident is about. False where it ends by itself."""
-        if incident.status is Status.FAILED or self._settings.on_hang == "report":
+        if self._settings.on_hang == "report":
             return False
         culprits = [each.pid for each in incident.verdict.culprits if each.pid is not None]
         self._start(self._end, rank_states, launched, culprits)

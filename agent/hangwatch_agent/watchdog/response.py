@@ -15,6 +15,7 @@ GROWTH = 2.0  # of patience after every incident that ended by itself
 MOST_GROWTH = 8.0
 MOVES_S = 3.0  # before it counts: hosts whose NCCL calls were aborted go on for a moment, to their end
 STOPPED_S = 60.0  # what stopped a rank from outside, such as a scheduler, may let it go on: so long it is only reported
+LEFT_BEHIND_S = 120.0  # without any movement: what a failed rank has left behind then waits for it for ever
 MOST_NATIVE = 3  # culprits whose native frames are taken, half a second each
 
 
@@ -24,7 +25,8 @@ class Response:
 
     `on_hang` is called once for every incident that opens, as soon as a look behind its evidence finds its ranks where
     they were: to take the evidence and to judge it costs seconds, in which a job may go on. Where ranks were stopped it
-    waits for `STOPPED_S`. `deepen` adds native frames of some pids to a snapshot.
+    waits for `STOPPED_S`, and where one has failed until the others have stood for `LEFT_BEHIND_S`: a launcher ends
+    them sooner. `deepen` adds native frames of some pids to a snapshot.
     """
 
     incidents: Incidents
@@ -82,7 +84,7 @@ class Response:
         opened = self.incidents.open
         if not self._unanswered or (opened is not None and self._has_moved(opened, rank_states)):
             return
-        if opened is not None and self._may_be_let_go(opened, now):
+        if opened is not None and (self._may_be_let_go(opened, now) or _may_yet_end(opened, rank_states, now)):
             return
         self._unanswered = False
         if opened is not None:
@@ -161,6 +163,13 @@ def _worth_native(opened: Incident, ranks: Sequence[RankEvidence]) -> list[int]:
     pids = [who.pid for who in opened.verdict.culprits if who.pid is not None and who.rank in here]
     waiting = [rank.pid for rank in ranks if rank.rank in opened.verdict.victims and rank.pid is not None]
     return [*pids[:MOST_NATIVE], *waiting[:1]]
+
+
+def _may_yet_end(opened: Incident, rank_states: Sequence[RankState], now: float) -> bool:
+    """A rank has failed, and none is left, or one of those that are has moved not long ago."""
+    living = [each for each in rank_states if each.alive]
+    stand = bool(living) and all(now - each.moved_at >= LEFT_BEHIND_S for each in living)
+    return opened.status is Status.FAILED and not stand
 
 
 def _victims(opened: Incident, rank_states: Sequence[RankState]) -> list[RankState]:

@@ -42,20 +42,24 @@ def lock_held_by_process(case: Case) -> Finding | None:
 
 
 def _held(case: Case, waits: list[LockWait]) -> Finding:
-    first = waits[0]
+    mine = [each for each in waits if each.by_itself] or waits  # the others wait for one that waits for itself
+    first = mine[0]
     alike = [each for each in waits if each.lock.path == first.lock.path]
     ranks = sorted({each.view.rank for each in waits})
     others = kept_waiting(case, ranks)
     status = _status(case, waits)
     sure = all(each.in_kernel and each.steady and each.owner is not None for each in waits)
     tail = f"; {case.wait_words(others)} for {words.ranks(ranks)}{words.at(case.usual_place(others))}" if others else ""
-    names = case.name(ranks, capital=True) if first.child is None else words.capital(first.name)
-    one = len(ranks) == 1 or first.child is not None
+    who = sorted({each.view.rank for each in mine})
+    names = case.name(who, capital=True) if first.child is None else words.capital(first.name)
+    one = len(who) == 1 or first.child is not None
+    too = [rank for rank in ranks if rank not in who]
+    besides = f", and {case.wait_words(too)} for it too" if too else ""
     return Finding(
         "lock-held-by-process",
         Certainty.PROVEN if sure and status is Status.HUNG else Certainty.LIKELY,
         f"{names} {'waits' if one else 'wait'} for {lock_name(first.lock)}{words.at(first.where)},"
-        f" {_held_by(first)}{'' if first.by_itself else _holder_stands(case, first)}{tail}.",
+        f" {_held_by(first)}{'' if first.by_itself else _holder_stands(case, first)}{besides}{tail}.",
         fix=_fix(first),
         culprits=_culprits(case, alike, all_wait=not others),
         victims=tuple(sorted({*others, *ranks})),
@@ -162,6 +166,8 @@ def _owner_evidence(case: Case, owner: LockOwner) -> list[str]:
 
 def _fix(wait: LockWait) -> str:
     owner = wait.owner
+    if wait.by_itself:
+        return "take that lock once: let go of it before it is taken again, or hand on the one that is held"
     if owner is not None and owner.role == "leftover":
         return f"kill {owner.pid}, which is left over from an earlier run; give the lock a timeout"
     if owner is not None and owner.role == "stranger":

@@ -38,7 +38,7 @@ from hangwatch_agent.watchdog.dashboard_exchange import DashboardExchange
 from hangwatch_agent.watchdog.incidents import Incidents
 from hangwatch_agent.watchdog.loop import Watchdog
 from hangwatch_agent.watchdog.peer_exchange import PeerExchange
-from hangwatch_agent.watchdog.response import MOVES_S, STOPPED_S, Response
+from hangwatch_agent.watchdog.response import LEFT_BEHIND_S, MOVES_S, STOPPED_S, Response
 from tests.unit.agent.readings import blocked, rank_state
 
 JOB = Job("job", "job", None)
@@ -160,6 +160,30 @@ def test_what_stopped_a_rank_from_outside_may_let_it_go_on_before_the_job_is_end
         world.moves(31.0 + STOPPED_S / 2, *pair(moved_at=31.0 + STOPPED_S / 2))
     world.look(32.0 + STOPPED_S, *pair(moved_at=31.0 + STOPPED_S / 2) if let_go else pair())
     assert len(world.aborted) == (0 if let_go else 1)
+
+
+@pytest.mark.parametrize(("moved_at", "ended"), [(10.0, 1), (60.0, 0)], ids=["they stand", "they had moved since"])
+def test_ranks_that_a_failed_one_has_left_behind_are_ended_once_they_have_stood(
+    world: World, moved_at: float, ended: int
+) -> None:
+    """No launcher is there that would end them."""
+    world.fails()
+    first, second = pair()
+    gone = replace(second, state="X", since=10.5)
+    for now in (11.0, 13.0):
+        world.look(now, first, gone)
+    assert "Rank 1 died." in world.stream.getvalue()
+    assert not world.aborted, "a launcher may yet end them"
+    world.look(11.0 + LEFT_BEHIND_S, replace(first, moved_at=moved_at), gone)
+    assert len(world.aborted) == ended
+
+
+def test_of_a_job_that_is_gone_nothing_is_left_to_end(world: World) -> None:
+    world.fails()
+    gone = [replace(each, state="X", since=10.5) for each in pair()]
+    for now in (11.0, 13.0, 11.0 + 2 * LEFT_BEHIND_S):
+        world.look(now, *gone)
+    assert not world.aborted
 
 
 def test_ranks_carry_stillness_and_patience_into_the_snapshot(world: World) -> None:

@@ -192,6 +192,10 @@ def test_a_rank_that_waits_for_what_it_has_itself_is_no_circle_of_two() -> None:
     assert (judgement.verdict.cause, blamed(judgement)[0][0]) == (CAUSE, 0)
     assert "which it holds itself, by another open file" in judgement.verdict.summary
     assert "deadlock" not in judgement.verdict.summary
+    beside = judge(*(waits(number, lock(own), world_size=3) for number in (0, 1, 2)), world_size=3).verdict
+    assert beside.summary.startswith("Rank 0 waits for ")
+    assert "by another open file, and ranks 1-2 wait for it too" in beside.summary
+    assert beside.fix.startswith("take that lock once")
 
 
 def test_all_that_wait_for_that_lock_are_told() -> None:
