@@ -225,8 +225,10 @@ def no_sender_is_left(case: Case) -> Finding | None:
 
 
 def _wait_for_it(case: Case, waiting: list[Blocked]) -> str:
-    first = waiting[0]
-    return f"{case.wait_words(each.rank for each in waiting)} for it in {call_words(first)}{words.at(first.where)}"
+    inside: dict[str, list[int]] = {}
+    for each in waiting:
+        inside.setdefault(f"{call_words(each)}{words.at(each.where)}", []).append(each.rank)
+    return words.listed(f"{case.wait_words(ranks)} for it in {call}" for call, ranks in inside.items())
 
 
 def _ways_past_its_sends(case: Case, rank: int, group: str) -> tuple[Bypass, ...]:
