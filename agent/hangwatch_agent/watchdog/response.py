@@ -82,7 +82,8 @@ class Response:
     def _answer_if_still(self, rank_states: Sequence[RankState], now: float) -> None:
         """Do what the open incident asks for, unless a rank that waited has gone on since."""
         opened = self.incidents.open
-        if not self._unanswered or (opened is not None and self._has_moved(opened, rank_states)):
+        failed = opened is not None and opened.status is Status.FAILED  # others may move, and wait for it then
+        if not self._unanswered or (opened is not None and not failed and self._has_moved(opened, rank_states)):
             return
         if opened is not None and (self._may_be_let_go(opened, now) or _may_yet_end(opened, rank_states, now)):
             return
@@ -166,9 +167,10 @@ def _worth_native(opened: Incident, ranks: Sequence[RankEvidence]) -> list[int]:
 
 
 def _may_yet_end(opened: Incident, rank_states: Sequence[RankState], now: float) -> bool:
-    """A rank has failed, and none is left, or one of those that are has moved not long ago."""
+    """A rank has failed, and none is left, or one of those that are has moved or written not long ago."""
     living = [each for each in rank_states if each.alive]
-    stand = bool(living) and all(now - each.moved_at >= LEFT_BEHIND_S for each in living)
+    last = (max(each.moved_at, each.wrote_at or 0.0) for each in living)
+    stand = bool(living) and all(now - at >= LEFT_BEHIND_S for at in last)
     return opened.status is Status.FAILED and not stand
 
 

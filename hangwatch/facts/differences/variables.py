@@ -13,7 +13,8 @@ from hangwatch.facts.case import Case, once
 from hangwatch.ranks.sides import by_value
 
 _OWN = re.compile(
-    r"RANK|LOCAL_?ID|PROC_?ID|TASK_?ID|NODE|HOST|ADDR|PORT|DEVICE|GPU|SESSION|PID|TMP|TEMP|SCRATCH|SEED|^PWD$"
+    r"RANK|LOCAL_?ID|PROC_?ID|TASK_?ID|NODE|HOST|ADDR|PORT|DEVICE|GPU|SESSION|PID|TMP|TEMP|SCRATCH|SEED|INDEX|REPLICA"
+    r"|SHARD|POD|WORKER|OUTPUT|LOG|^PWD$"
 )
 _MOST_SIDES = 4  # of ranks with one value; more are each rank's own
 
@@ -43,7 +44,7 @@ def unlike_variables(case: Case) -> tuple[Unlike, ...]:
     found = []
     for name in names:
         sides = by_value({rank: variables.get(name, "") for rank, variables in known.items()})
-        if 1 < len(sides) <= _MOST_SIDES:
+        if 1 < len(sides) <= _MOST_SIDES and (len(sides) < len(known) or len(known) == 2):
             ordered = sorted((tuple(ranks) for ranks in sides.values()), key=lambda ranks: (len(ranks), ranks))
             found.append(Unlike(name, tuple(ordered), tuple(sides.get("", ()))))
     return tuple(found)

@@ -162,9 +162,13 @@ def test_what_stopped_a_rank_from_outside_may_let_it_go_on_before_the_job_is_end
     assert len(world.aborted) == (0 if let_go else 1)
 
 
-@pytest.mark.parametrize(("moved_at", "ended"), [(10.0, 1), (60.0, 0)], ids=["they stand", "they had moved since"])
+@pytest.mark.parametrize(
+    ("since", "ended"),
+    [({}, 1), ({"moved_at": 60.0}, 0), ({"wrote_at": 60.0}, 0)],
+    ids=["they stand", "they had moved since", "they had written since"],
+)
 def test_ranks_that_a_failed_one_has_left_behind_are_ended_once_they_have_stood(
-    world: World, moved_at: float, ended: int
+    world: World, since: dict[str, float], ended: int
 ) -> None:
     """No launcher is there that would end them."""
     world.fails()
@@ -174,8 +178,11 @@ def test_ranks_that_a_failed_one_has_left_behind_are_ended_once_they_have_stood(
         world.look(now, first, gone)
     assert "Rank 1 died." in world.stream.getvalue()
     assert not world.aborted, "a launcher may yet end them"
-    world.look(11.0 + LEFT_BEHIND_S, replace(first, moved_at=moved_at), gone)
+    left = replace(first, **since)  # type: ignore[arg-type]
+    world.look(11.0 + LEFT_BEHIND_S, left, gone)
     assert len(world.aborted) == ended
+    world.look(61.0 + LEFT_BEHIND_S, left, gone)
+    assert len(world.aborted) == 1, "they stand now"
 
 
 def test_of_a_job_that_is_gone_nothing_is_left_to_end(world: World) -> None:

@@ -31,9 +31,10 @@ def test_sides_of_different_values_and_a_side_without_one() -> None:
         ({"EVERY": "a"}, {"EVERY": "a"}),
         ({"EVERY": "a"}, None),
         ({"SLURM_PROCID": "a"}, {"SLURM_PROCID": "b"}),
-        tuple({"SHARD": str(n)} for n in range(5)),
+        tuple({"PART": str(n)} for n in range(3)),
+        ({"SHARD_ID": "a"}, {"SHARD_ID": "b"}),
     ],
-    ids=["alike", "not known", "each rank's own by its name", "each rank's own by its values"],
+    ids=["alike", "not known", "each rank's own by its name", "each rank's own by its values", "of a shard"],
 )
 def test_what_is_alike_or_as_it_should_be_is_not_told(variables: tuple[Known, ...]) -> None:
     assert told(*variables) == []
