@@ -44,12 +44,13 @@ def _of_ranks(logs: Logs) -> dict[int, Written]:
 
 def judged(said: Judgement | None, snapshot: Snapshot, pile: Pile) -> Judgement | None:
     """What dumps and logs say, with what the stacks tell of the ranks that are blamed; else what the stacks say."""
-    if not _of_ranks(pile.logs):
+    known = _of_ranks(pile.logs)
+    if not known:
         return said
     stands = {rank.rank: stand for rank in snapshot.ranks if (stand := _stand(rank)) is not None}
     found = diagnose(snapshot)
     if said is None:
-        interrupted = all(stacks[0].source == "error" for _, stacks in pile.logs.stacks.values())
+        interrupted = all(stacks[0].source == "error" for _, stacks in known.values() if stacks)
         return None if interrupted else found if found.verdict.cause != _NOT_KNOWN else _by_places(stands)
     return replace(said, verdict=_with_places(said.verdict, found.verdict, stands))
 
@@ -157,6 +158,12 @@ def _with_places(verdict: Verdict, found: Verdict, stands: Mapping[int, _Stand])
     )
 
 
+def _place(culprit: Culprit, stands: Mapping[int, _Stand]) -> Frame | None:
+    """Where a culprit's stack stands; one of no known rank has its own place."""
+    stand = stands.get(culprit.rank) if culprit.rank is not None else None
+    return stand.where if stand is not None else culprit.where
+
+
 def _explained(verdict: Verdict, name: str, said: str, fix: str, stands: Mapping[int, _Stand]) -> Verdict:
     return replace(
         verdict,
@@ -164,7 +171,7 @@ def _explained(verdict: Verdict, name: str, said: str, fix: str, stands: Mapping
         certainty=Certainty.LIKELY,
         summary=f"{verdict.summary} {said}",
         fix=fix or cause(name).fix,
-        culprits=tuple(replace(each, where=stands[each.rank or 0].where) for each in verdict.culprits),
+        culprits=tuple(replace(each, where=_place(each, stands)) for each in verdict.culprits),
         details=(),  # that a record does not show what the host does
         alternatives=tuple(each for each in verdict.alternatives if each.cause not in (name, "uneven-steps")),
     )

@@ -134,6 +134,6 @@ class Attempt:
         """The file has ended; whether that told of a crash, or where ranks stand."""
         of_use = [self._raised.end(self._logs), self._stacks.end(self._logs)]  # both
         self._behind.end(self._logs)
-        self._tasks.end(self._logs)
+        of_use.append(self._tasks.end(self._logs))
         self._said_last.end(self._logs)
         return any(of_use)
