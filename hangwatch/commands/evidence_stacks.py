@@ -23,6 +23,7 @@ from hangwatch.stacks.frames import main_thread_of
 _NOT_KNOWN = "undetermined"
 _WORKERS = "take the stacks of its loader workers too (py-spy dump --subprocesses): they tell what it waits for"
 _AGAIN = "take the stacks again after some seconds, and of all ranks: those that stand at the same lines do not move"
+_ONE_MOMENT = "whether the ranks have moved since, one stack of each does not tell"
 _SHOWN = 4  # places
 
 
@@ -51,7 +52,9 @@ def judged(said: Judgement | None, snapshot: Snapshot, pile: Pile) -> Judgement 
     found = diagnose(snapshot)
     if said is None:
         interrupted = all(stacks[0].source == "error" for _, stacks in known.values() if stacks)
-        return None if interrupted else found if found.verdict.cause != _NOT_KNOWN else _by_places(stands)
+        if interrupted:
+            return None
+        return _of_one_moment(found) if found.verdict.cause != _NOT_KNOWN else _by_places(stands)
     return replace(said, verdict=_with_places(said.verdict, found.verdict, stands))
 
 
@@ -85,6 +88,16 @@ def _stand(rank: RankEvidence) -> _Stand | None:
 # ------------------------------------------------------------------------------------------ alone
 
 
+def _of_one_moment(found: Judgement) -> Judgement:
+    """What rules find in stacks alone: ranks of a job that works stand so too, for a moment."""
+    verdict = replace(found.verdict, evidence=(*found.verdict.evidence, _ONE_MOMENT))
+    if verdict.certainty is not Certainty.UNDETERMINED:
+        verdict = replace(
+            verdict, certainty=Certainty.UNDETERMINED, details=(*verdict.details, f"To know more, {_AGAIN}.")
+        )
+    return replace(found, verdict=verdict)
+
+
 def _by_places(stands: Mapping[int, _Stand]) -> Judgement:
     """What the places say: the ranks of one place, where all others stand at another one, are those to look at."""
     places = _places(stands)
@@ -99,12 +112,12 @@ def _by_places(stands: Mapping[int, _Stand]) -> Judgement:
         Stage.STEP,
         Verdict(
             "user-code-blocked" if named else _NOT_KNOWN,
-            Certainty.LIKELY if named else Certainty.UNDETERMINED,
+            Certainty.UNDETERMINED,
             f"At the moment of these stacks {words.listed(told[:_SHOWN])}{' ...' if told[_SHOWN:] else ''}.",
             fix=cause("user-code-blocked").fix if named else _WORKERS if loader else _AGAIN,
             culprits=tuple(Culprit(rank, where=stands[rank].where) for rank in aside),
             victims=tuple(rank for rank in sorted(stands) if rank not in aside) if aside else (),
-            evidence=("whether the ranks have moved since, one stack of each does not tell",),
+            evidence=(_ONE_MOMENT,),
         ),
     )
 

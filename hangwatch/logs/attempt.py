@@ -105,6 +105,7 @@ class Attempt:
         if not told:
             self._behind.take(whose, without_rank(line), self._logs)
             self._slurm.goes_on(line, self._logs)
+            self._ray.goes_on(line, self._logs)
         self._on.take(line, of_use=told)
         self._said_last.take(line, of_use=told)
         return told

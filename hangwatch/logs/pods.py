@@ -127,6 +127,7 @@ def judged(logs: Logs) -> Judgement | None:
     ended = [pod for pod in logs.pods.values() if _by_itself(pod, logs)]
     if not ended or failures(logs).keys() - {each.rank for each in logs.timeouts}:
         return None
+    said = words.capital(words.listed([_said(pod, logs) for pod in ended]))
     entry, memory = cause("rank-died"), all(pod.ended_by == _NO_MEMORY for pod in ended)
     return Judgement(
         Status.FAILED,
@@ -134,11 +135,11 @@ def judged(logs: Logs) -> Judgement | None:
         Verdict(
             cause=entry.id,
             certainty=Certainty.LIKELY if len(ended) == 1 and not ended[0].runs else Certainty.UNDETERMINED,
-            summary=f"{words.capital(words.listed([_said(pod, logs) for pod in ended]))}; no line tells which ranks ran there.",
+            summary=f"{said}; no line tells which ranks ran there.",
             fix=advice(_KILLED, out_of_memory=memory) or entry.fix,
             culprits=tuple(Culprit(None, host=pod.node or pod.name) for pod in ended),
             victims=tuple(sorted({each.rank for each in logs.timeouts})),
-            evidence=tuple(said for pod in logs.pods.values() if pod not in ended and (said := _other(pod, logs))),
+            evidence=tuple(told for pod in logs.pods.values() if pod not in ended and (told := _other(pod, logs))),
         ),
     )
 

@@ -75,7 +75,10 @@ def _keep_unlabelled(own: Logs, logs: Logs) -> None:
 
 
 def _are_tasks(own: Logs, logs: Logs) -> bool:
-    """The numbers are those of tasks: all from 0 on, or lines of srun or torch name some; no program numbers the lines of stacks."""
+    """The numbers are those of tasks: all from 0 on, or lines of srun or torch name some of them.
+
+    No program numbers the lines of stacks.
+    """
     named = logs.tasks.keys() | {task for task, _ in logs.labels}
     return own.ranks == {*range(len(own.ranks))} or bool(own.ranks & named) or bool(own.stacks)
 
