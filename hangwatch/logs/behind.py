@@ -11,6 +11,7 @@ from .tracebacks import Tracebacks
 
 _OF_THE_JOB = 10  # turns of other ranks, which may make some before they miss one that has ended
 _APART = 2  # turns of its own between lines of others: what a buffer held back comes at once
+_APART_OF_TORCH = 8  # the same, behind what torch's hook may have printed at the end of a process, which cleans up
 
 
 @dataclass
@@ -74,7 +75,7 @@ class Behind:
         for rank, known in self._known.items():
             raised = logs.raised.get(rank)
             told = raised is not None and raised.introduced and self._turned - known.before >= _OF_THE_JOB
-            if raised is not None and (told or known.apart >= _APART):
+            if raised is not None and (told or known.apart >= (_APART_OF_TORCH if raised.ended else _APART)):
                 logs.raised[rank] = replace(raised, went_on=True)
 
 

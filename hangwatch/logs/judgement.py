@@ -189,8 +189,7 @@ def _nothing(logs: Logs) -> tuple[str, ...]:
     if logs.stacks_of_none:
         stacks = f"stacks of {words.plural(len(logs.stacks_of_none), 'process')} are in {files}"
         return (f"{stacks}, and no line tells their ranks; name the file of each rank after it: stacks_rank3.txt",)
-    aside = any(raised.went_on for raised in (*logs.raised.values(), *logs.nameless))
-    failed = "no process is known to have failed" if aside else "no process failed"
+    failed = "no process is known to have failed" if any(plain.caught(logs)) else "no process failed"
     return (
         f"nothing is wrong in {files}: no call was given up, no communicator is left half set up, {failed}",
         *kernel.unplaced(logs),

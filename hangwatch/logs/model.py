@@ -242,6 +242,7 @@ class Logs:
         default_factory=dict
     )  # largest communicator and rank in it
     raised: dict[int, Raised] = field(default_factory=dict)
+    caught: dict[int, Raised] = field(default_factory=dict)  # behind which the rank itself made many turns
     nameless: dict[Raised, None] = field(default_factory=dict)  # tracebacks of which no line tells the rank
     nameless_in: dict[Path, Raised] = field(default_factory=dict)  # the last one of each file
     named_in: dict[Path, set[int]] = field(default_factory=dict)  # the ranks that torch's prefixes name in each file

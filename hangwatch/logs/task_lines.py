@@ -63,6 +63,7 @@ def _add(own: Logs, logs: Logs) -> None:
     known = logs.of_tasks = Logs() if logs.of_tasks is None else logs.of_tasks
     known.ranks |= own.ranks
     known.raised |= own.raised
+    known.caught |= own.caught
     known.stacks |= own.stacks
     known.last_words |= own.last_words
     logs.labelled_tasks |= own.ranks
@@ -98,6 +99,7 @@ def placed(logs: Logs) -> Logs:
         logs,
         of_tasks=None,
         raised={**told, **logs.raised},
+        caught={**own.caught, **logs.caught},
         ranks=logs.ranks | own.ranks,
         stacks={**own.stacks, **logs.stacks},
         last_words={**own.last_words, **logs.last_words},

@@ -168,7 +168,8 @@ class Tracebacks:
         if self._turns[rank] >= _TURNS:
             del self._turns[rank]
             self.changes += 1
-            logs.raised.pop(rank, None)
+            if (caught := logs.raised.pop(rank, None)) is not None:
+                logs.caught[rank] = replace(caught, ended=False, went_on=True)
 
     def end(self, logs: Logs) -> bool:
         """The file has ended; whether that told of a crash."""

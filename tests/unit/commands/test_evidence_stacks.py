@@ -121,3 +121,13 @@ def test_a_culprit_of_no_known_rank_keeps_its_own_place() -> None:
     frame = Frame("/w/train.py", 3, "f")
     verdict = Verdict("undetermined", Certainty.UNDETERMINED, "x.", culprits=(Culprit(None, where=frame),))
     assert _explained(verdict, "user-code-blocked", "y.", "", {}).culprits[0].where == frame
+
+
+def test_one_stack_of_each_rank_does_not_tell_that_one_stays_where_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, LOSS, BARRIER, BARRIER)
+    said = told(tmp_path, capsys)
+    assert "WAITING; cause uncertain" in said
+    assert "come back" not in said
+    assert "whether the ranks have moved since, one stack of each does not tell" in said
