@@ -127,6 +127,7 @@ def judged(logs: Logs) -> Judgement | None:
     ended = [pod for pod in logs.pods.values() if _by_itself(pod, logs)]
     if not ended or failures(logs).keys() - {each.rank for each in logs.timeouts}:
         return None
+    of = {pod.name: pod for pod in ended}
     said = words.capital(words.listed([_said(pod, logs) for pod in ended]))
     entry, memory = cause("rank-died"), all(pod.ended_by == _NO_MEMORY for pod in ended)
     return Judgement(
@@ -134,10 +135,12 @@ def judged(logs: Logs) -> Judgement | None:
         entry.stage or Stage.STEP,
         Verdict(
             cause=entry.id,
-            certainty=Certainty.LIKELY if len(ended) == 1 and not ended[0].runs else Certainty.UNDETERMINED,
+            certainty=Certainty.LIKELY
+            if len(of) == 1 and not any(pod.runs for pod in ended)
+            else Certainty.UNDETERMINED,
             summary=f"{said}; no line tells which ranks ran there.",
             fix=advice(_KILLED, out_of_memory=memory) or entry.fix,
-            culprits=tuple(Culprit(None, host=pod.node or pod.name) for pod in ended),
+            culprits=tuple(Culprit(None, host=pod.node or pod.name) for pod in of.values()),
             victims=tuple(sorted({each.rank for each in logs.timeouts})),
             evidence=tuple(told for pod in logs.pods.values() if pod not in ended and (told := _other(pod, logs))),
         ),
@@ -152,6 +155,9 @@ def sentences(logs: Logs) -> Iterable[str]:
 def _by_itself(pod: Pod, logs: Logs) -> bool:
     """Ended by the machine for lack of memory, or evicted; one that runs again only where others wait."""
     stands = not pod.well or (pod.runs and bool(logs.timeouts))
+    whole = logs.pods.get((pod.name, ""), pod)
+    if whole is not pod and whole.reason == _EVICTED:
+        return False  # its containers ended with it
     return stands and pod.ended_by in (_NO_MEMORY, _EVICTED) and not _beside_a_good_end(pod, logs)
 
 

@@ -19,6 +19,7 @@ _TASK = re.compile(r"RayTaskError\(\w+\): ray::\S+ \(pid=(\d+)(?:, ip=([\w.:]+))
 _PLACE = re.compile(r'^\s+File "([^"]+)", line (\d+), in (\S+)')
 _ERROR = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt)\b(?:: .*)?$")
 _HEADS = (TRACEBACKS[0], "During handling of the above exception", "The above exception was the direct cause")
+_LABEL = re.compile(r"^(?:\x1b\[[\d;]*m)*\([^()]*pid=\d+[^()]*\)")
 _TURNS = 10  # that a program makes behind an error which a driver has caught and tried again
 
 
@@ -38,9 +39,9 @@ class Lines:
         if "[rank=" in whole and (told := _RANK.search(whole)):
             self._ranks[told[1], told[2] or ""] = int(told[3])
         elif "RayTaskError(" in line and (task := _TASK.search(line)):
-            self._open, self._where, self._labelled = (task[1], task[2] or ""), None, whole != line
+            self._open, self._where, self._labelled = (task[1], task[2] or ""), None, _labelled(whole)
         elif self._open is not None:
-            return (whole != line) is self._labelled and self._further(self._open, line, logs)
+            return _labelled(whole) is self._labelled and self._further(self._open, line, logs)
         return False
 
     def goes_on(self, line: str, logs: Logs) -> None:
@@ -74,6 +75,10 @@ class Lines:
 
     def _follow(self, key: int | str) -> None:
         self._failed[key], self._turned[key] = Turns(), 0
+
+
+def _labelled(whole: str) -> bool:
+    return _LABEL.match(whole) is not None
 
 
 def _caught(key: int | str, logs: Logs) -> None:

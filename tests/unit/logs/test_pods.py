@@ -140,3 +140,12 @@ def test_containers_as_described_are_told_apart_and_those_of_the_start_do_not_co
         init + "Containers:\n  main:\n" + ended.format("Completed", 0) + "  shipper:\n" + ended.format("OOMKilled", 137)
     )
     assert assessed(tmp_path, pod_txt=well).judgement is None
+
+
+def test_a_pod_with_several_containers_is_blamed_once(tmp_path: Path) -> None:
+    both = of_containers(("main", state("OOMKilled", 137)), ("loader", state("OOMKilled", 137)))
+    evicted = json.loads(both)
+    evicted["status"]["reason"] = "Evicted"
+    for text in (both, json.dumps(evicted)):
+        found = judgement(tmp_path, pod_json=text).verdict
+        assert (found.certainty, len(found.culprits)) == ("likely", 1)

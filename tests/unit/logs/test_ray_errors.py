@@ -65,3 +65,8 @@ def test_an_ordinary_line_ends_what_is_told_of_an_error(tmp_path: Path) -> None:
 def test_lines_of_other_workers_between_do_not_end_it(tmp_path: Path) -> None:
     found = told(tmp_path, *RANKS, *ERROR[:3], "(RayTrainWorker pid=880, ip=10.0.0.0) step 3", *ERROR[3:])
     assert [each.rank for each in found.culprits] == [1]
+
+
+def test_the_colours_of_an_error_are_no_label(tmp_path: Path) -> None:
+    head = ERROR[1].replace("ray::Worker", "\x1b[36mray::Worker").replace(" (pid", "\x1b[39m (pid")
+    assert [each.rank for each in told(tmp_path, *RANKS, head, *ERROR[2:]).culprits] == [1]
