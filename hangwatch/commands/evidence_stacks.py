@@ -23,6 +23,7 @@ from hangwatch.stacks.frames import main_thread_of
 _NOT_KNOWN = "undetermined"
 _WORKERS = "take the stacks of its loader workers too (py-spy dump --subprocesses): they tell what it waits for"
 _AGAIN = "take the stacks again after some seconds, and of all ranks: those that stand at the same lines do not move"
+_ONE_MOMENT = "whether the ranks have moved since, one stack of each does not tell"
 _SHOWN = 4  # places
 
 
@@ -44,13 +45,16 @@ def _of_ranks(logs: Logs) -> dict[int, Written]:
 
 def judged(said: Judgement | None, snapshot: Snapshot, pile: Pile) -> Judgement | None:
     """What dumps and logs say, with what the stacks tell of the ranks that are blamed; else what the stacks say."""
-    if not _of_ranks(pile.logs):
+    known = _of_ranks(pile.logs)
+    if not known:
         return said
     stands = {rank.rank: stand for rank in snapshot.ranks if (stand := _stand(rank)) is not None}
     found = diagnose(snapshot)
     if said is None:
-        interrupted = all(stacks[0].source == "error" for _, stacks in pile.logs.stacks.values())
-        return None if interrupted else found if found.verdict.cause != _NOT_KNOWN else _by_places(stands)
+        interrupted = all(stacks[0].source == "error" for _, stacks in known.values() if stacks)
+        if interrupted:
+            return None
+        return _of_one_moment(found) if found.verdict.cause != _NOT_KNOWN else _by_places(stands)
     return replace(said, verdict=_with_places(said.verdict, found.verdict, stands))
 
 
@@ -84,6 +88,16 @@ def _stand(rank: RankEvidence) -> _Stand | None:
 # ------------------------------------------------------------------------------------------ alone
 
 
+def _of_one_moment(found: Judgement) -> Judgement:
+    """What rules find in stacks alone: ranks of a job that works stand so too, for a moment."""
+    verdict = replace(found.verdict, evidence=(*found.verdict.evidence, _ONE_MOMENT))
+    if verdict.certainty is not Certainty.UNDETERMINED:
+        verdict = replace(
+            verdict, certainty=Certainty.UNDETERMINED, details=(*verdict.details, f"To know more, {_AGAIN}.")
+        )
+    return replace(found, verdict=verdict)
+
+
 def _by_places(stands: Mapping[int, _Stand]) -> Judgement:
     """What the places say: the ranks of one place, where all others stand at another one, are those to look at."""
     places = _places(stands)
@@ -98,12 +112,12 @@ def _by_places(stands: Mapping[int, _Stand]) -> Judgement:
         Stage.STEP,
         Verdict(
             "user-code-blocked" if named else _NOT_KNOWN,
-            Certainty.LIKELY if named else Certainty.UNDETERMINED,
+            Certainty.UNDETERMINED,
             f"At the moment of these stacks {words.listed(told[:_SHOWN])}{' ...' if told[_SHOWN:] else ''}.",
             fix=cause("user-code-blocked").fix if named else _WORKERS if loader else _AGAIN,
             culprits=tuple(Culprit(rank, where=stands[rank].where) for rank in aside),
             victims=tuple(rank for rank in sorted(stands) if rank not in aside) if aside else (),
-            evidence=("whether the ranks have moved since, one stack of each does not tell",),
+            evidence=(_ONE_MOMENT,),
         ),
     )
 
@@ -157,6 +171,12 @@ def _with_places(verdict: Verdict, found: Verdict, stands: Mapping[int, _Stand])
     )
 
 
+def _place(culprit: Culprit, stands: Mapping[int, _Stand]) -> Frame | None:
+    """Where a culprit's stack stands; one of no known rank has its own place."""
+    stand = stands.get(culprit.rank) if culprit.rank is not None else None
+    return stand.where if stand is not None else culprit.where
+
+
 def _explained(verdict: Verdict, name: str, said: str, fix: str, stands: Mapping[int, _Stand]) -> Verdict:
     return replace(
         verdict,
@@ -164,7 +184,7 @@ def _explained(verdict: Verdict, name: str, said: str, fix: str, stands: Mapping
         certainty=Certainty.LIKELY,
         summary=f"{verdict.summary} {said}",
         fix=fix or cause(name).fix,
-        culprits=tuple(replace(each, where=stands[each.rank or 0].where) for each in verdict.culprits),
+        culprits=tuple(replace(each, where=_place(each, stands)) for each in verdict.culprits),
         details=(),  # that a record does not show what the host does
         alternatives=tuple(each for each in verdict.alternatives if each.cause not in (name, "uneven-steps")),
     )

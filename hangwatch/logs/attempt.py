@@ -105,6 +105,7 @@ class Attempt:
         if not told:
             self._behind.take(whose, without_rank(line), self._logs)
             self._slurm.goes_on(line, self._logs)
+            self._ray.goes_on(line, self._logs)
         self._on.take(line, of_use=told)
         self._said_last.take(line, of_use=told)
         return told
@@ -134,6 +135,6 @@ class Attempt:
         """The file has ended; whether that told of a crash, or where ranks stand."""
         of_use = [self._raised.end(self._logs), self._stacks.end(self._logs)]  # both
         self._behind.end(self._logs)
-        self._tasks.end(self._logs)
+        of_use.append(self._tasks.end(self._logs))
         self._said_last.end(self._logs)
         return any(of_use)

@@ -11,15 +11,17 @@ from .tracebacks import Tracebacks
 
 _OF_THE_JOB = 10  # turns of other ranks, which may make some before they miss one that has ended
 _APART = 2  # turns of its own between lines of others: what a buffer held back comes at once
+_APART_OF_TORCH = 8  # the same, behind what torch's hook may have printed at the end of a process, which cleans up
 
 
 @dataclass
 class _Followed:
     raised: Raised
+    before: int  # turns of the job
+    others: int  # lines of others until its last turn
     turns: Turns = field(default_factory=Turns)
+    own: int = 0  # lines
     apart: int = 0
-    between: bool = False  # others have said something since its last turn
-    of_the_job: int = 0
 
 
 class Behind:
@@ -28,7 +30,10 @@ class Behind:
     def __init__(self, raised: Tracebacks) -> None:
         self._raised = raised
         self._known: dict[int, _Followed] = {}
+        self._now: dict[int, _Followed] = {}  # those that are still followed
+        self._seen = -1  # the number of changes to the exceptions that these are of
         self._job = Turns()
+        self._lines = self._turned = 0  # behind exceptions, and turns of the job
         self._before: int | None = None  # whose ordinary line the last one was
 
     def take(self, rank: int | None, line: str, logs: Logs) -> None:
@@ -37,35 +42,40 @@ class Behind:
         if not self._raised.followed:
             return
         followed = self._followed(logs)
-        turned = rank not in followed and bool(followed) and self._job.take(line)
-        for each, known in followed.items():
-            if each == rank:
-                self._own(each, known, line, logs)
-            else:
-                known.between, known.of_the_job = True, known.of_the_job + turned
+        self._lines += 1
+        if rank is not None and rank in followed:
+            self._own(rank, followed[rank], line, logs)
+        else:
+            self._turned += bool(followed) and self._job.take(line)
 
     def _followed(self, logs: Logs) -> dict[int, _Followed]:
         """Those of the last exception of each rank."""
+        if self._seen == self._raised.changes:
+            return self._now
+        self._seen = self._raised.changes
         for rank in self._raised.followed:
             raised = logs.raised[rank]
             if rank not in self._known or self._known[rank].raised is not raised:
-                self._known[rank] = _Followed(raised)
-        return {rank: self._known[rank] for rank in self._raised.followed}
+                self._known[rank] = _Followed(raised, self._turned, self._lines)
+        self._now = {rank: self._known[rank] for rank in self._raised.followed}
+        return self._now
 
     def introduced(self, rank: int | None) -> bool:
         """Whether the line before was an ordinary one of `rank`, as a program writes of an exception that it caught."""
         return rank is not None and self._before == rank
 
     def _own(self, rank: int, known: _Followed, line: str, logs: Logs) -> None:
+        known.own += 1
+        others = self._lines - known.own
         if known.turns.take(line):
-            known.apart, known.between = known.apart + known.between, False
+            known.apart, known.others = known.apart + (others > known.others), others
             self._raised.went_on(rank, logs)
 
     def end(self, logs: Logs) -> None:
         for rank, known in self._known.items():
             raised = logs.raised.get(rank)
-            on = known.apart >= _APART or (raised is not None and raised.introduced and known.of_the_job >= _OF_THE_JOB)
-            if raised is not None and on:
+            told = raised is not None and raised.introduced and self._turned - known.before >= _OF_THE_JOB
+            if raised is not None and (told or known.apart >= (_APART_OF_TORCH if raised.ended else _APART)):
                 logs.raised[rank] = replace(raised, went_on=True)
 
 

@@ -1,4 +1,7 @@
-"""What torch's wrapper says that compares calls before they are made (TORCH_DISTRIBUTED_DEBUG=DETAIL)."""
+"""What torch's wrapper says that compares calls before they are made (TORCH_DISTRIBUTED_DEBUG=DETAIL).
+
+It numbers the ranks of the group. The first one in each text is the reporter's own.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +47,11 @@ def judged(ends: Iterable[Failure], logs: Logs) -> Judgement | None:
     sides = _sides(calls)
     if len(sides) < 2:
         return None
+    ranks = _ranks(told)
+    if not calls.keys() <= ranks.keys():
+        return _of_a_group(sides, calls, told, logs)
+    calls = {ranks[place]: call for place, call in calls.items()}
+    sides = _sides(calls)
     few = sides[-1] if len(sides[-1]) < len(sides[-2]) else []
     blamed = few or sorted(calls)
     return Judgement(
@@ -56,9 +64,47 @@ def judged(ends: Iterable[Failure], logs: Logs) -> Judgement | None:
             fix=cause("collective-mismatch").fix,
             culprits=tuple(Culprit(rank, where=_where(rank, told)) for rank in blamed),
             victims=tuple(sorted(({*calls, *told} | {each.rank for each in logs.timeouts}) - {*blamed})),
-            evidence=(f"torch compared the calls before it made them, and said so on {words.ranks(sorted(told))}",),
+            evidence=(_compared(told),),
         ),
     )
+
+
+def _of_a_group(sides: list[list[int]], calls: dict[int, _Call], told: dict[int, Failure], logs: Logs) -> Judgement:
+    """The verdict where it is not known which ranks of the job those of the group are."""
+    listed = words.listed(
+        f"{words.ranks(side)} of the group {words.verb(len(side), 'calls', 'call')} {calls[side[0]]}" for side in sides
+    )
+    entry = cause("collective-mismatch")
+    return Judgement(
+        Status.FAILED,
+        Stage.STEP,
+        Verdict(
+            cause=entry.id,
+            certainty=Certainty.UNDETERMINED,
+            summary=f"{_what(calls, sides)}: {listed}; no line tells which ranks of the job all of these are.",
+            fix=entry.fix,
+            victims=tuple(sorted({*told} | {each.rank for each in logs.timeouts})),
+            evidence=(_compared(told),),
+        ),
+    )
+
+
+def _compared(told: dict[int, Failure]) -> str:
+    return f"torch compared the calls before it made them, and said so on {words.ranks(sorted(told))}"
+
+
+def _ranks(told: dict[int, Failure]) -> dict[int, int]:
+    """The rank of each place in the group that is known; none where reporters are of several groups.
+
+    Groups are in the order of ranks: below one whose place is its rank, all are so.
+    """
+    found: dict[int, int] = {}
+    for rank, each in told.items():
+        place = next((place for place, _ in _calls(each.text)), None)
+        if place is None or found.setdefault(place, rank) != rank:
+            return {}
+    alike = max((place for place, rank in found.items() if place == rank), default=-1)
+    return {**{place: place for place in range(alike)}, **found}
 
 
 def _calls(text: str) -> Iterator[tuple[int, _Call]]:

@@ -131,7 +131,7 @@ def error_file(content: bytes, rank: int | None, logs: Logs) -> bool:
     """Keep what an error file says; its rank stands in the path. False where it is none."""
     try:
         message = json.loads(content)["message"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return False
     if isinstance(message, str):
         message = {"message": message, "extraInfo": {}}

@@ -189,8 +189,9 @@ def _nothing(logs: Logs) -> tuple[str, ...]:
     if logs.stacks_of_none:
         stacks = f"stacks of {words.plural(len(logs.stacks_of_none), 'process')} are in {files}"
         return (f"{stacks}, and no line tells their ranks; name the file of each rank after it: stacks_rank3.txt",)
+    failed = "no process is known to have failed" if any(plain.caught(logs)) else "no process failed"
     return (
-        f"nothing is wrong in {files}: no call was given up, no communicator is left half set up, no process failed",
+        f"nothing is wrong in {files}: no call was given up, no communicator is left half set up, {failed}",
         *kernel.unplaced(logs),
         *pods.sentences(logs),
         *communicators.passed(logs),

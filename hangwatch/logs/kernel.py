@@ -25,6 +25,7 @@ _KILLED = re.compile(r"ut of memory: Killed process (\d+) (?:\(([^)]*)\))?")
 _OF_PYTHON = re.compile(
     r"python|^pt_|torch|train|ray::|accelerate|deepspeed", re.IGNORECASE
 )  # as ranks call themselves
+_HEXADECIMAL = re.compile(r"[0-9a-fA-F]{1,16}")
 _KILL = -9
 NO_MEMORY = "the kernel killed it for lack of memory"
 
@@ -49,9 +50,11 @@ def _of_gpu(xid: re.Match[str]) -> KernelSaid:
 
 
 def pci_address(said: str) -> str:
-    """0000:4f:00 of `0000:4f:00`, `0000:4f:00.0` and of NCCL's busId, `4f000`."""
+    """0000:4f:00 of `0000:4f:00`, `0000:4f:00.0` and of NCCL's busId, `4f000`; what is no address as it is."""
     if ":" in said:
         return said.split(".")[0].lower()
+    if not _HEXADECIMAL.fullmatch(said):
+        return said
     number = int(said, 16)
     return f"{number >> 20:04x}:{number >> 12 & 0xFF:02x}:{number >> 4 & 0xFF:02x}"
 

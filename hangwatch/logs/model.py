@@ -148,10 +148,11 @@ class Task:
 
 @dataclass
 class Pod:
-    """A pod of Kubernetes, as its container stands now (`state`) and as it has ended last."""
+    """A container of a pod of Kubernetes, as it stands now (`state`) and as it has ended last."""
 
     name: str
     node: str = ""
+    container: str = ""  # "" of the pod as a whole, or where no line tells
     state: str = ""  # Running, Waiting, Terminated
     reason: str = ""  # of the pod as a whole
     reasons: dict[bool, str] = field(default_factory=dict)  # of what is now (True), and of the last end
@@ -223,7 +224,7 @@ class Logs:
     barriers: dict[int, str] = field(default_factory=dict)  # how each rank gave up the store's barrier at the start
     reaped: dict[str, Reaped] = field(default_factory=dict)  # by launcher and process
     tasks: dict[int, Task] = field(default_factory=dict)  # tasks of Slurm that ended, by their numbers
-    pods: dict[str, Pod] = field(default_factory=dict)  # by name
+    pods: dict[tuple[str, str], Pod] = field(default_factory=dict)  # by names of pod and container
     out_of_memory: dict[str, None] = field(default_factory=dict)  # steps of Slurm in which a process was killed for it
     labelled_tasks: set[int] = field(default_factory=set)  # those of which lines have srun's label
     of_tasks: Logs | None = None  # what lines with srun's label say; its ranks are the numbers of tasks
@@ -241,6 +242,7 @@ class Logs:
         default_factory=dict
     )  # largest communicator and rank in it
     raised: dict[int, Raised] = field(default_factory=dict)
+    caught: dict[int, Raised] = field(default_factory=dict)  # behind which the rank itself made many turns
     nameless: dict[Raised, None] = field(default_factory=dict)  # tracebacks of which no line tells the rank
     nameless_in: dict[Path, Raised] = field(default_factory=dict)  # the last one of each file
     named_in: dict[Path, set[int]] = field(default_factory=dict)  # the ranks that torch's prefixes name in each file

@@ -56,7 +56,7 @@ def plain_name(symbol: str) -> str:
     if not (found := re.match(r"_ZNK?(?=\d)|_Z(?=\d)", symbol)):
         return symbol
     parts, rest = list[str](), symbol[found.end() :]
-    while (length := re.match(r"\d+", rest)) is not None:
+    while (length := re.match(r"\d{1,4}", rest)) is not None:
         end = length.end() + int(length[0])
         parts.append(rest[length.end() : end])
         rest = rest[end:]

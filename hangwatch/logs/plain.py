@@ -52,8 +52,10 @@ def interrupted(logs: Logs) -> Iterator[str]:
 
 def caught(logs: Logs) -> Iterator[str]:
     """Exceptions behind which the job went on."""
-    for rank, raised in [each for each in logs.raised.items() if each[1].went_on][:_SHOWN]:
+    for rank, raised in [each for each in {**logs.caught, **logs.raised}.items() if each[1].went_on][:_SHOWN]:
         yield f"{words.ranks([rank])} raised {told(raised)}, and the job went on behind that"
+    for raised in [each for each in logs.nameless if each.went_on][:_SHOWN]:
+        yield f"a process raised {told(raised)}, and the job went on behind that"
 
 
 def told(raised: Raised) -> str:

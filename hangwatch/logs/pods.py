@@ -17,6 +17,11 @@ from .model import Logs, Pod
 from .slurm import of_shell
 
 MARKS = ("    State:          ",)
+_CONTAINER = re.compile(r"^  ([a-z0-9][a-z0-9-]*):$")
+_SECTION = re.compile(r"^(?:Init |Ephemeral )?Containers:$")
+_MAIN_SECTION = "Containers:"
+# Containers that no job is made for: where one of these ended well, its pod may still have failed.
+_SIDECAR = re.compile(r"proxy|sidecar|agent|exporter|fluent|logg|vault|metrics")
 _FIELD = re.compile(r"^( *)([A-Z][\w ]*?):(?:\s+(\S.*))?$")
 _NO_MEMORY = "OOMKilled"
 _EVICTED = "Evicted"
@@ -28,35 +33,50 @@ class Described:
 
     def __init__(self) -> None:
         self._pod: str | None = None
-        self._about = ""
+        self._about = self._container = ""
+        self._node = ""
+        self._main = True  # in the section of the containers that are no init containers
 
     def take(self, line: str, logs: Logs) -> bool:
         """Keep what a line says. False for a line of no use."""
         if self._pod is None and not line.startswith("Name:"):
+            return False
+        if _SECTION.match(line):
+            self._main, self._container, self._about = line == _MAIN_SECTION, "", ""
+            return False
+        if container := _CONTAINER.match(line):
+            self._container, self._about = container[1], ""
             return False
         found = _FIELD.match(line)
         if found is None:
             return False
         name, said = found[2], (found[3] or "").strip()
         if not found[1] and name == "Name":
-            self._pod, self._about = said, ""
+            self._pod, self._about, self._container, self._node, self._main = said, "", "", "", True
         elif self._pod is not None and not found[1]:
             return self._of_pod(self._pod, name, said, logs)
         elif self._pod is not None and name in ("State", "Last State"):
-            self._about = name
-            logs.pods.setdefault(self._pod, Pod(self._pod)).note(name == "State", said)
-            return True
+            self._about = name if self._main else ""
+            if self._main:
+                self._known(self._pod, logs).note(name == "State", said)
+            return self._main
         elif self._pod is not None and self._about and name in ("Reason", "Exit Code"):
-            logs.pods[self._pod].note(self._about == "State", *(("", said) if name == "Reason" else ("", "", said)))
+            self._known(self._pod, logs).note(
+                self._about == "State", *(("", said) if name == "Reason" else ("", "", said))
+            )
             return True
         return False
+
+    def _known(self, pod: str, logs: Logs) -> Pod:
+        """The container that the lines are about."""
+        return logs.pods.setdefault((pod, self._container), Pod(pod, self._node, self._container))
 
     def _of_pod(self, pod: str, name: str, said: str, logs: Logs) -> bool:
         self._about = ""
         if name == "Node" and said:
-            logs.pods.setdefault(pod, Pod(pod)).node = said.split("/")[0]
+            self._node = said.split("/")[0]
         elif name == "Reason" and said == _EVICTED:
-            logs.pods.setdefault(pod, Pod(pod)).reason = said
+            logs.pods.setdefault((pod, ""), Pod(pod, self._node)).reason = said
         return False
 
 
@@ -64,9 +84,9 @@ def of_json(content: bytes, logs: Logs) -> bool:
     """Keep what `kubectl get pods -o json` says. False where it is something else."""
     try:
         document = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
-    items = document.get("items", [document]) if isinstance(document, dict) else []
+    items = _list(document["items"]) if isinstance(document, dict) and "items" in document else [document]
     pods = [each for each in items if isinstance(each, dict) and each.get("kind") == "Pod"]
     for each in pods:
         _keep(each, logs)
@@ -74,13 +94,32 @@ def of_json(content: bytes, logs: Logs) -> bool:
 
 
 def _keep(document: Mapping[str, Any], logs: Logs) -> None:
-    name, status = str(document.get("metadata", {}).get("name", "")), document.get("status", {})
-    pod = logs.pods.setdefault(name, Pod(name, node=str(document.get("spec", {}).get("nodeName", ""))))
-    pod.reason = _EVICTED if status.get("reason") == _EVICTED else pod.reason
-    for container in status.get("containerStatuses", ()):
+    status = _object(document.get("status"))
+    name = _text(_object(document.get("metadata")).get("name"))
+    node = _text(_object(document.get("spec")).get("nodeName"))
+    if status.get("reason") == _EVICTED:
+        logs.pods.setdefault((name, ""), Pod(name, node)).reason = _EVICTED
+    for each in _list(status.get("containerStatuses")):
+        container = _object(each)
+        own = _text(container.get("name"))
+        pod = logs.pods.setdefault((name, own), Pod(name, node, own))
         for key in ("state", "lastState"):
-            for kind, said in container.get(key, {}).items():
-                pod.note(key == "state", kind.capitalize(), str(said.get("reason", "")), str(said.get("exitCode", "")))
+            for kind, said in _object(container.get(key)).items():
+                of = _object(said)
+                pod.note(key == "state", kind.capitalize(), _text(of.get("reason")), _text(of.get("exitCode")))
+
+
+def _object(said: object) -> Mapping[str, Any]:
+    """What is no object says nothing, as null."""
+    return said if isinstance(said, dict) else {}
+
+
+def _list(said: object) -> list[Any]:
+    return said if isinstance(said, list) else []
+
+
+def _text(said: object) -> str:
+    return str(said) if isinstance(said, str | int) else ""
 
 
 def judged(logs: Logs) -> Judgement | None:
@@ -88,40 +127,66 @@ def judged(logs: Logs) -> Judgement | None:
     ended = [pod for pod in logs.pods.values() if _by_itself(pod, logs)]
     if not ended or failures(logs).keys() - {each.rank for each in logs.timeouts}:
         return None
+    of = {pod.name: pod for pod in ended}
+    said = words.capital(words.listed([_said(pod, logs) for pod in ended]))
     entry, memory = cause("rank-died"), all(pod.ended_by == _NO_MEMORY for pod in ended)
     return Judgement(
         Status.FAILED,
         entry.stage or Stage.STEP,
         Verdict(
             cause=entry.id,
-            certainty=Certainty.LIKELY if len(ended) == 1 and not ended[0].runs else Certainty.UNDETERMINED,
-            summary=f"{words.capital(words.listed(map(_said, ended)))}; no line tells which ranks ran there.",
+            certainty=Certainty.LIKELY
+            if len(of) == 1 and not any(pod.runs for pod in ended)
+            else Certainty.UNDETERMINED,
+            summary=f"{said}; no line tells which ranks ran there.",
             fix=advice(_KILLED, out_of_memory=memory) or entry.fix,
-            culprits=tuple(Culprit(None, host=pod.node or pod.name) for pod in ended),
+            culprits=tuple(Culprit(None, host=pod.node or pod.name) for pod in of.values()),
             victims=tuple(sorted({each.rank for each in logs.timeouts})),
-            evidence=tuple(said for pod in logs.pods.values() if pod not in ended and (said := _other(pod))),
+            evidence=tuple(told for pod in logs.pods.values() if pod not in ended and (told := _other(pod, logs))),
         ),
     )
 
 
 def sentences(logs: Logs) -> Iterable[str]:
     """What is told of pods where no verdict is on them."""
-    return filter(None, map(_other, logs.pods.values()))
+    return filter(None, (_other(pod, logs) for pod in logs.pods.values()))
 
 
 def _by_itself(pod: Pod, logs: Logs) -> bool:
     """Ended by the machine for lack of memory, or evicted; one that runs again only where others wait."""
     stands = not pod.well or (pod.runs and bool(logs.timeouts))
-    return stands and pod.ended_by in (_NO_MEMORY, _EVICTED)
+    whole = logs.pods.get((pod.name, ""), pod)
+    if whole is not pod and whole.reason == _EVICTED:
+        return False  # its containers ended with it
+    return stands and pod.ended_by in (_NO_MEMORY, _EVICTED) and not _beside_a_good_end(pod, logs)
 
 
-def _said(pod: Pod) -> str:
+def _beside_a_good_end(pod: Pod, logs: Logs) -> bool:
+    """Another container of its pod has come to its end as it should, and is not one that serves others."""
+    return bool(pod.container) and any(
+        other.name == pod.name and other.codes.get(True) == 0 and not _SIDECAR.search(other.container)
+        for other in logs.pods.values()
+        if other is not pod
+    )
+
+
+def _said(pod: Pod, logs: Logs) -> str:
+    several = _several(pod, logs)
     again = ", and it has been started again since" if pod.runs else ""
-    return f"Kubernetes says of pod {pod.name}{_details(pod)}: {pod.ended_by}{_code(pod)}{again}"
+    return f"Kubernetes says of {_who(pod, several=several)}{_details(pod)}: {pod.ended_by}{_code(pod)}{again}"
 
 
-def _other(pod: Pod) -> str:
-    return _said(pod) if pod.ended_by and pod.exit_code != 0 else ""
+def _who(pod: Pod, *, several: bool) -> str:
+    """The pod, and which of its containers where it has several."""
+    return f"container {pod.container} of pod {pod.name}" if several else f"pod {pod.name}"
+
+
+def _several(pod: Pod, logs: Logs) -> bool:
+    return bool(pod.container) and any(each is not pod and each.name == pod.name for each in logs.pods.values())
+
+
+def _other(pod: Pod, logs: Logs) -> str:
+    return _said(pod, logs) if pod.ended_by and pod.exit_code != 0 else ""
 
 
 def _details(pod: Pod) -> str:

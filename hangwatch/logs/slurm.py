@@ -9,7 +9,7 @@ from .going_on import Turns
 from .model import Failure, Logs, Reaped, Task
 
 MARKS = ("srun: error: ", "slurmstepd: error: ***", "slurmstepd: error: Detected")
-_ENDED = re.compile(r"srun: error: (\S+): tasks? ([\d,-]+): (.*\S)")
+_ENDED = re.compile(r"srun: error: (\S+): tasks? (\d{1,9}(?:-\d{1,9})?(?:,\d{1,9}(?:-\d{1,9})?)*): (.*\S)")
 _CANCELLED = re.compile(r"slurmstepd: error: \*\*\* (JOB|STEP) \S+ ON (\S+) CANCELLED AT \S+(?: DUE TO ([A-Z ]+))?")
 _NODE = re.compile(r"srun: error: Node failure on (\S+)")
 _NO_MEMORY = re.compile(r"Detected \d+ oom[_-]kill event(?:\(s\)|s)? in (?:StepId=|step )(\S*\w)")

@@ -74,6 +74,7 @@ class Tracebacks:
         self._told: dict[int | None, Raised] = {}  # what each has raised last
         self._chained: dict[int | None, bool] = {}  # those whose next traceback belongs to it, and whether as `handled`
         self._last: int | None = None  # whose traceback ended with the last line
+        self.changes = 0  # how often the ranks that are followed, or their exceptions, have changed
         self._turns: dict[int, int] = {}  # how often the program counted up behind the exception of each rank
 
     def take(self, line: str, logs: Logs, rank: int | None, *, introduced: bool = False) -> bool:
@@ -145,6 +146,7 @@ class Tracebacks:
         logs.raised[rank] = replace(raised, late=late)
         logs.ranks.add(rank)
         self._last, self._turns[rank] = rank, 0
+        self.changes += 1
         return True
 
     def _crashed(self, rank: int | None, known: _Open, logs: Logs) -> bool:
@@ -165,7 +167,9 @@ class Tracebacks:
         self._turns[rank] += 1
         if self._turns[rank] >= _TURNS:
             del self._turns[rank]
-            logs.raised.pop(rank, None)
+            self.changes += 1
+            if (caught := logs.raised.pop(rank, None)) is not None:
+                logs.caught[rank] = replace(caught, ended=False, went_on=True)
 
     def end(self, logs: Logs) -> bool:
         """The file has ended; whether that told of a crash."""

@@ -97,7 +97,7 @@ def of_json(content: bytes) -> tuple[int | None, tuple[ThreadStack, ...]] | None
     try:
         threads = json.loads(content)
         dump = Dump(threads[0]["pid"], [_of_record(each) for each in threads])
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         return None
     return dump.pid, dump.stacks()
 

@@ -146,6 +146,13 @@ def how_stuck(view: RankView) -> str:
         return _of_own_locks(locks) if locks is not None else "it waits for a lock of its own process"
     if view.starved and view.cpu is not None:
         return "it is ready to run and gets little processor time"
+    return _by_no_counter(view)
+
+
+def _by_no_counter(view: RankView) -> str:
+    """Of a rank of which no more is known; one stack that was given as a text does not tell that it stays there."""
+    if view.in_kernel is None and not view.sampled_twice:
+        return "it was seen at one moment"
     return "it waits and uses no processor time" if view.idle else "it does not come back"
 
 

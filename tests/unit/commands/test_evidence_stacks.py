@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from hangwatch.commands import main
+from hangwatch.commands.evidence_stacks import _explained
+from hangwatch.model import Certainty, Culprit, Frame, Verdict
 from tests.unit.logs.lines import asked_to_dump, far, gave_up
 
 PACKAGES = "/v/lib/python3.12/site-packages"
@@ -101,3 +103,31 @@ def test_stacks_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         ]
         (tmp_path / f"stack_rank{rank}.json").write_text(json.dumps([{**thread, "frames": told_of}]))
     assert "who rank 2" in told(tmp_path, capsys)
+
+
+def test_stacks_with_the_labels_of_srun_are_those_of_its_tasks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [
+        f"{rank}: {line}"
+        for rank, frames in enumerate([BARRIER, BARRIER, SAVE])
+        for line in ["Current thread 0x00007f (most recent call first):", *frames]
+    ]
+    (tmp_path / "srun.log").write_text("\n".join(lines) + "\n")
+    assert "Rank 2 is reading or writing a checkpoint (ckpt.py:33)" in told(tmp_path, capsys)
+
+
+def test_a_culprit_of_no_known_rank_keeps_its_own_place() -> None:
+    frame = Frame("/w/train.py", 3, "f")
+    verdict = Verdict("undetermined", Certainty.UNDETERMINED, "x.", culprits=(Culprit(None, where=frame),))
+    assert _explained(verdict, "user-code-blocked", "y.", "", {}).culprits[0].where == frame
+
+
+def test_one_stack_of_each_rank_does_not_tell_that_one_stays_where_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, LOSS, BARRIER, BARRIER)
+    said = told(tmp_path, capsys)
+    assert "WAITING; cause uncertain" in said
+    assert "come back" not in said
+    assert "whether the ranks have moved since, one stack of each does not tell" in said

@@ -46,3 +46,24 @@ def test_the_one_that_calls_unlike_all_others_is_blamed(tmp_path: Path) -> None:
 def test_another_failure_beside_it_comes_first(tmp_path: Path) -> None:
     report = mismatch(2, call(2, "ALLREDUCE", "10"), call(0, "BROADCAST", "44"))
     assert told(tmp_path, report, trace(1, "ValueError: bad")).cause == "exception-on-one-rank"
+
+
+def test_places_within_a_group_are_told_as_the_ranks_of_the_job(tmp_path: Path) -> None:
+    odd, other = call(3, "ALLGATHER", "4"), call(0, "ALLREDUCE", "4")
+    reports = [mismatch(4 + place, call(place, "ALLREDUCE", "4"), odd) for place in range(3)]
+    found = told(tmp_path, *reports, mismatch(7, odd, other))
+    assert ([each.rank for each in found.culprits], found.victims) == ([7], (4, 5, 6))
+    assert "ranks 4-6 call all_reduce of [4] float" in found.summary
+
+
+def test_none_is_named_where_a_place_of_the_group_is_no_known_rank(tmp_path: Path) -> None:
+    reports = [mismatch(4 + place, call(place, "ALLREDUCE", "4"), call(3, "ALLGATHER", "4")) for place in range(3)]
+    found = told(tmp_path, *reports)
+    assert (found.cause, found.certainty, found.culprits) == ("collective-mismatch", "undetermined", ())
+    assert "rank 3 of the group calls all_gather" in found.summary
+    assert found.victims == (4, 5, 6)
+
+
+def test_none_is_named_where_reporters_are_of_two_groups(tmp_path: Path) -> None:
+    odd = call(1, "ALLGATHER", "4")
+    assert not told(tmp_path, *(mismatch(rank, call(0, "ALLREDUCE", "4"), odd) for rank in (2, 4))).culprits

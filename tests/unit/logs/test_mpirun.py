@@ -45,3 +45,7 @@ def test_a_rank_that_ends_all_others_is_the_one_that_failed(tmp_path: Path) -> N
 )
 def test_names_of_native_functions(symbol: str, name: str) -> None:
     assert plain_name(symbol) == name
+
+
+def test_a_name_with_a_length_of_very_many_digits() -> None:
+    assert "9" * 5000 not in plain_name("_Z" + "9" * 5000)

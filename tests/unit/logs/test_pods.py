@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from hangwatch.logs import Logs, assess, completed, read
 from hangwatch.model import Judgement
 from hangwatch.queues import Assessment, Queues
@@ -86,3 +88,64 @@ def test_pods_as_json(tmp_path: Path) -> None:
         assert found.summary.startswith("Kubernetes says of pod w-3 on node gpu-1: OOMKilled, exit code 137")
     evicted = {**pod, "status": {"phase": "Failed", "reason": "Evicted"}}
     assert "Evicted" in judgement(tmp_path, pod_json=json.dumps(evicted)).verdict.summary
+
+
+def state(reason: str, code: int) -> dict[str, object]:
+    return {"terminated": {"exitCode": code, "reason": reason}}
+
+
+def of_containers(*containers: tuple[str, dict[str, object]]) -> str:
+    statuses = [{"name": name, "state": said} for name, said in containers]
+    return json.dumps({"kind": "Pod", "metadata": {"name": "w-3"}, "status": {"containerStatuses": statuses}})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"kind": "Pod", "metadata": {"name": "a"}, "status": {"containerStatuses": null}}',
+        '{"kind": "Pod", "metadata": null, "spec": null, "status": null}',
+        '{"kind": "Pod", "status": {"containerStatuses": [null, {"state": null}, {"state": {"running": null}}]}}',
+        '{"kind": "Pod", "status": {"containerStatuses": {"a": 1}}, "metadata": []}',
+    ],
+)
+def test_what_is_null_says_nothing(tmp_path: Path, text: str) -> None:
+    assert assessed(tmp_path, pod_json=text).judgement is None
+
+
+@pytest.mark.parametrize("text", ['{"items": null}', "[" * 100_000, '{"items": [3]}'])
+def test_json_that_is_no_pod_is_no_log(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x.json").write_text(text)
+    assert not read(tmp_path / "x.json", Logs())
+
+
+def test_a_sidecar_that_died_beside_a_good_end_is_not_blamed(tmp_path: Path) -> None:
+    found = assessed(
+        tmp_path, pod_json=of_containers(("main", state("Completed", 0)), ("istio-proxy", state("OOMKilled", 137)))
+    )
+    assert found.judgement is None
+    assert "Kubernetes says of container istio-proxy of pod w-3: OOMKilled" in found.sentences[1]
+
+
+def test_a_container_that_died_beside_a_sidecar_that_ended_well_is_blamed(tmp_path: Path) -> None:
+    both = of_containers(("istio-proxy", state("Completed", 0)), ("main", state("OOMKilled", 137)))
+    assert "container main of pod w-3" in judgement(tmp_path, pod_json=both).verdict.summary
+
+
+def test_containers_as_described_are_told_apart_and_those_of_the_start_do_not_count(tmp_path: Path) -> None:
+    ended = "    State:          Terminated\n      Reason:       {}\n      Exit Code:    {}\n"
+    init = "Name:  w0\nNode:  n/1.2.3.4\nInit Containers:\n  prepare:\n" + ended.format("Completed", 0)
+    main = init + "Containers:\n  main:\n" + ended.format("OOMKilled", 137)
+    assert "pod w0 on node n: OOMKilled" in judgement(tmp_path, pod_txt=main).verdict.summary
+    well = (
+        init + "Containers:\n  main:\n" + ended.format("Completed", 0) + "  shipper:\n" + ended.format("OOMKilled", 137)
+    )
+    assert assessed(tmp_path, pod_txt=well).judgement is None
+
+
+def test_a_pod_with_several_containers_is_blamed_once(tmp_path: Path) -> None:
+    both = of_containers(("main", state("OOMKilled", 137)), ("loader", state("OOMKilled", 137)))
+    evicted = json.loads(both)
+    evicted["status"]["reason"] = "Evicted"
+    for text in (both, json.dumps(evicted)):
+        found = judgement(tmp_path, pod_json=text).verdict
+        assert (found.certainty, len(found.culprits)) == ("likely", 1)

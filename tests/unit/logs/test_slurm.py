@@ -41,7 +41,7 @@ def test_a_traceback_behind_the_label_of_a_task_is_that_of_its_rank(tmp_path: Pa
 
 def test_an_exception_that_a_task_caught_is_no_failure(tmp_path: Path) -> None:
     path, logs = tmp_path / "slurm-8.out", Logs()
-    path.write_text("\n".join([*of_task(2, TRACEBACK), "2: step 20", "3: step 20", "2: done"]))
+    path.write_text("\n".join(["0: step 20", "1: step 20", *of_task(2, TRACEBACK), "2: step 20", "2: done"]))
     assert not read(path, logs)
     assert assess(completed(Queues(), logs), logs).judgement is None
     assert "a traceback of rank 2 is in it" in nothing_of_use([path], logs)[1]
@@ -128,3 +128,25 @@ def test_a_task_alone_on_its_host_may_have_started_several_ranks(tmp_path: Path)
     # AND processes that one task has started are named by their own launcher
     spawned = "torch.multiprocessing.spawn.ProcessExitedException: process 2 terminated with exit code 3"
     assert told(tmp_path, failed, others, spawned).verdict.summary.startswith("Local rank 2 failed with exit code 3")
+
+
+@pytest.mark.parametrize("numbers", ["-", "0-3-5", ",", "3-"])
+def test_numbers_of_tasks_that_are_none_are_not_read(tmp_path: Path, numbers: str) -> None:
+    logs, path = Logs(), tmp_path / "slurm.out"
+    path.write_text(f"srun: error: n1: tasks {numbers}: Killed\n")
+    assert not read(path, logs)
+
+
+def test_numbers_that_a_program_writes_before_its_lines_are_no_tasks(tmp_path: Path) -> None:
+    steps = [f"{step}: loss 3.{step}" for step in range(4)]
+    torch = [gave_up(rank, 17) for rank in range(4)]
+    found = told(tmp_path, *steps, *of_task(4, TRACEBACK), *(f"{step}: loss 3" for step in range(5, 9)), *torch)
+    assert found.verdict.cause != "exception-on-one-rank"
+    assert {*found.verdict.victims} | {each.rank for each in found.verdict.culprits} <= {0, 1, 2, 3}
+
+
+def test_numbers_with_gaps_are_no_tasks_where_no_line_of_srun_names_one(tmp_path: Path) -> None:
+    path, logs = tmp_path / "train.log", Logs()
+    path.write_text("\n".join(["10: loss 3", *of_task(20, TRACEBACK), "30: loss 2"]))
+    assert not read(path, logs)
+    assert "no line tells whether that ended a process" in nothing_of_use([path], logs)[1]

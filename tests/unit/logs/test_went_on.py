@@ -57,7 +57,7 @@ def of_all(count: int, first: int) -> list[str]:
 
 
 def test_a_rank_that_steps_on_among_the_others_has_caught_its_exception(tmp_path: Path) -> None:
-    lines = [*of_all(1, 1), trace(1, "OSError: image file is truncated"), *of_all(3, 2)]
+    lines = [*of_all(1, 1), trace(1, "OSError: image file is truncated"), *of_all(10, 2)]
     found = judged(tmp_path, "\n".join(lines))
     assert found.judgement is None
     assert "rank 1 raised OSError: image file is truncated" in found.sentences[1]
@@ -149,3 +149,19 @@ def test_what_a_shell_says_of_a_signal_is_that_signal(tmp_path: Path) -> None:
     found = judged(tmp_path, said)
     assert found.judgement is not None
     assert (found.judgement.verdict.cause, found.judgement.verdict.summary) == ("rank-died", "Rank 6 died by signal 9.")
+
+
+def test_what_a_rank_cleans_up_behind_its_exception_is_no_going_on(tmp_path: Path) -> None:
+    shards = [f"Rank {rank}: cleanup removing shard {shard}/3" for shard in (1, 2, 3) for rank in (1, 2)]
+    assert blamed(judged(tmp_path, "\n".join([steps(5), trace(1, "ValueError: bad"), *shards]))) == [1]
+
+
+def test_that_no_process_failed_is_not_said_where_an_exception_was_set_aside(tmp_path: Path) -> None:
+    label = "[rank1]: "
+    own = judged(tmp_path, "\n".join([trace(1, "ValueError: bad answer"), steps(14, label)]))
+    uploads = [f"Uploading log part {part}" for part in range(12)]
+    of_others = judged(tmp_path, "\n".join([f"{label}caught?", trace(1, "ValueError: bad answer"), *uploads]))
+    for found in (own, of_others):
+        assert found.judgement is None
+        assert "no process is known to have failed" in found.sentences[0]
+        assert "rank 1 raised ValueError: bad answer" in found.sentences[1]

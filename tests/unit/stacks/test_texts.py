@@ -91,3 +91,7 @@ def test_the_json_of_py_spy() -> None:
     assert [(each.function, each.native) for each in stack.frames] == [("poll", True), ("get", False)]
     assert of_json(b"[]") is None
     assert of_json(b'[{"pid": 3}]') is None
+
+
+def test_json_that_is_nested_too_deep_is_no_stack() -> None:
+    assert of_json(b"[" * 200_000) is None
