@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 
 from .going_on import Turns
@@ -9,6 +10,10 @@ from .last_words import NOT_ITS_OWN
 from .model import Logs, Raised
 from .tracebacks import Tracebacks
 
+_OF_TROUBLE = re.compile(
+    r"warn|err(?:or|ed)\b|fail|could(?:n't| not)|can(?:'t|not)|unable|exception|caught|retry|skip|ignor|broken|corrupt",
+    re.IGNORECASE,
+)
 _OF_THE_JOB = 10  # turns of other ranks, which may make some before they miss one that has ended
 _APART = 2  # turns of its own between lines of others: what a buffer held back comes at once
 _APART_OF_TORCH = 8  # the same, behind what torch's hook may have printed at the end of a process, which cleans up
@@ -35,10 +40,12 @@ class Behind:
         self._job = Turns()
         self._lines = self._turned = 0  # behind exceptions, and turns of the job
         self._before: int | None = None  # whose ordinary line the last one was
+        self._said = ""  # that line
 
     def take(self, rank: int | None, line: str, logs: Logs) -> None:
         """`rank` is the one that the line begins with, or that of the file; `line` is without that."""
         self._before = rank if rank is not None and line.strip() and not NOT_ITS_OWN.search(line) else None
+        self._said = line
         if not self._raised.followed:
             return
         followed = self._followed(logs)
@@ -61,8 +68,8 @@ class Behind:
         return self._now
 
     def introduced(self, rank: int | None) -> bool:
-        """Whether the line before was an ordinary one of `rank`, as a program writes of an exception that it caught."""
-        return rank is not None and self._before == rank
+        """Whether the line before was one of `rank` that tells of trouble, as a program writes of what it caught."""
+        return rank is not None and self._before == rank and _OF_TROUBLE.search(self._said) is not None
 
     def _own(self, rank: int, known: _Followed, line: str, logs: Logs) -> None:
         known.own += 1
@@ -75,8 +82,13 @@ class Behind:
         for rank, known in self._known.items():
             raised = logs.raised.get(rank)
             told = raised is not None and raised.introduced and self._turned - known.before >= _OF_THE_JOB
-            if raised is not None and (told or known.apart >= (_APART_OF_TORCH if raised.ended else _APART)):
+            if raised is not None and (told or known.apart >= _enough(raised)):
                 logs.raised[rank] = replace(raised, went_on=True)
+
+
+def _enough(raised: Raised) -> int:
+    """Turns of its own: what an ordinary line of the rank introduced, no hook of torch's has printed at its end."""
+    return _APART_OF_TORCH if raised.ended and not raised.introduced else _APART
 
 
 def without_caught(logs: Logs) -> Logs:

@@ -96,8 +96,8 @@ class Raised:
     """The exception that ended a rank, from its traceback. `ended` is False where it may have been caught and told.
 
     `last` says that nothing comes behind it in the rank's own file. `then` is what was raised while it was handled, and
-    ended the rank. `late` says that the rank's watchdog had given up before, `introduced` that an ordinary line of the
-    rank stands before it, and `went_on` that the rank, or the job, went on behind it.
+    ended the rank. `late` says that the rank's watchdog had given up before, `introduced` that a line of the rank
+    that tells of trouble stands before it, and `went_on` that the rank, or the job, went on behind it.
     """
 
     text: str

@@ -62,7 +62,7 @@ class _Open:
     handled: bool = False  # else it was made of that one on purpose
     elsewhere: bool = False  # the stack of a crash that is being read is of another thread
     stacks: int = 0
-    introduced: bool = False  # an ordinary line of its rank stands before it
+    introduced: bool = False  # a line of its rank that tells of trouble stands before it
     frames: list[Frame] = field(default_factory=list)  # the outermost first
 
 
@@ -80,7 +80,7 @@ class Tracebacks:
     def take(self, line: str, logs: Logs, rank: int | None, *, introduced: bool = False) -> bool:
         """Keep what a line says; `rank` is that of the file, where its name tells. False for a line of no use.
 
-        `introduced` says that the line before was an ordinary one of the same rank.
+        `introduced` says that the line before was one of the same rank that tells of trouble.
         """
         if line.strip():
             self._last = None

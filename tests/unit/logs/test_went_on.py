@@ -77,6 +77,14 @@ def test_an_exception_that_its_rank_tells_of_is_caught_where_the_job_goes_on(tmp
     assert blamed(judged(tmp_path, "\n".join([steps(3), *said, steps(5, first=3)]).replace("timed out", "lost"))) == [1]
 
 
+def test_fewer_steps_show_it_where_a_line_of_the_rank_introduces_the_exception(tmp_path: Path) -> None:
+    """Nothing introduces what torch's hook prints at the end of a process, whose buffer may hold its last steps."""
+    caught = [trace(1, "OSError: image file is truncated"), *of_all(3, 2)]
+    introduced = [*of_all(1, 1), "[rank1]: WARNING could not decode, retrying with another:", *caught]
+    assert judged(tmp_path, "\n".join(introduced)).judgement is None
+    assert blamed(judged(tmp_path, "\n".join([*of_all(1, 1), *caught]))) == [1]
+
+
 def own_files(tmp_path: Path, **errors: str) -> Logs:
     logs = Logs()
     for name, error in errors.items():
