@@ -80,6 +80,7 @@ class ThreadStack:
     loop: LoopFacts | None = None  # the innermost of these loops
     entered: tuple[str, ...] = ()  # what the `with` blocks around the user's lines hold, innermost first: "self.lock"
     entering: tuple[str, ...] = ()  # what the `with` statement at the innermost line is about to enter
+    each_turn: Frame | None = None  # the line of a training loop, each turn of which leads to where the thread stands
     guard: str = ""  # "rank": only some ranks come here; "other": some other condition; "none"; "" where not known
 
 

@@ -39,7 +39,7 @@ def guard_around(frames: Sequence[tuple[Frame, ast.Module]]) -> Guard:
     inner = ""  # the function of the user's that is called on that line
     for frame, tree in frames:
         scope, known = scope_of(tree, frame.line), _derived(tree)
-        guarded = any(_asks_rank(test, known) for test in _tests(scope, frame.line))
+        guarded = any(_asks_rank(test, known) for test in conditions_to(scope, frame.line))
         if guarded and inner and called_both_ways(scope, frame.line, inner, partial(_asks_rank, known=known)):
             guarded = False
         if guarded or rank_decorators(scope):
@@ -49,11 +49,11 @@ def guard_around(frames: Sequence[tuple[Frame, ast.Module]]) -> Guard:
             loop = innermost_loop(scope, frame.line)
             inside: ast.AST = loop if loop is not None else scope
             looped = loop is not None
-            conditional = conditional or any(not alike_on_all(test) for test in _tests(inside, frame.line))
+            conditional = conditional or any(not alike_on_all(test) for test in conditions_to(inside, frame.line))
     return "other" if conditional else "none" if frames else ""
 
 
-def _tests(scope: ast.AST, line: int) -> Iterator[ast.AST]:
+def conditions_to(scope: ast.AST, line: int) -> Iterator[ast.AST]:
     """The conditions in `scope` on the way to `line`: around it, on it, or before it where they turn others back."""
     yield from (test for test, _ in answers_on_way(scope, line))
     for node in within(scope):

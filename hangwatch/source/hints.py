@@ -11,6 +11,7 @@ from itertools import takewhile
 from typing import Any, TypeVar
 
 from hangwatch.model import Bypass, Frame, Hashed, LoopFacts, ThreadStack
+from hangwatch.source.each_turn import each_turn
 from hangwatch.source.entered import entered, entering
 from hangwatch.source.exits import with_exits_behind_calls
 from hangwatch.source.generators import with_ends_of_items
@@ -22,11 +23,11 @@ from hangwatch.source.skip_paths import ways_past
 from hangwatch.source.syntax import holds, parsed, scope_of, within
 from hangwatch.source.updates import conditions_of_updates
 from hangwatch.source.ways_out import with_ways_out
-from hangwatch.stacks.frames import name_of, origin
+from hangwatch.stacks.frames import COMPREHENSIONS, name_of, origin
 
 T = TypeVar("T")
-TOLD = ("block", "handler", "in_loop", "loop", "guard", "entered", "entering")  # fields of a stack by its source
-_COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
+# Fields of a stack by its source.
+TOLD = ("block", "handler", "in_loop", "loop", "guard", "entered", "entering", "each_turn")
 _EVENT_LOOPS = re.compile(r"/asyncio/base_events\.py$|/(uvloop|trio|anyio|gevent|twisted)/")
 
 
@@ -187,7 +188,7 @@ def _places(frames: Sequence[Frame], sources: Sequence[str | None]) -> list[tupl
 def _is_part_of(place: tuple[Frame, ast.Module], outer: Sequence[tuple[Frame, ast.Module]]) -> bool:
     """A comprehension, which older Pythons run in a frame of its own, in one of the functions further out."""
     frame, tree = place
-    if name_of(frame.function) not in _COMPREHENSIONS:
+    if name_of(frame.function) not in COMPREHENSIONS:
         return False
     scope = scope_of(tree, frame.line)
     return any(other is tree and scope_of(other, around.line) is scope for around, other in outer)
@@ -214,6 +215,7 @@ def _told(frames: tuple[Frame, ...], sources: tuple[str | None, ...], suspends: 
         "guard": guard_around(places),
         "entered": entered(places),
         "entering": entering(places),
+        "each_turn": each_turn(places),
     }
 
 

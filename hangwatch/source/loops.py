@@ -17,7 +17,7 @@ from hangwatch.source.swallowed import clauses, named, swallowing
 from hangwatch.source.syntax import ENDS_PROCESS, SCOPES, Function, called, holds, scope_of, within
 
 _Loop = ast.For | ast.AsyncFor | ast.While
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _ENDS_DATA = frozenset({"StopIteration", "StopAsyncIteration"})
 _OF_STORES = frozenset({"get", "add", "check", "wait", "compare_set", "multi_get", "num_keys"})
 _COUNTERS = frozenset({"range", "trange", "count"})
@@ -190,7 +190,7 @@ def _own(body: Sequence[ast.stmt], kind: type[ast.stmt], *, nested: bool = False
     for node in body:
         if isinstance(node, kind):
             yield node.lineno
-        elif not isinstance(node, SCOPES) and (nested or not isinstance(node, _LOOPS)):
+        elif not isinstance(node, SCOPES) and (nested or not isinstance(node, LOOPS)):
             children = ast.iter_child_nodes(node)
             below = [child for child in children if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case)]
             yield from _own(below, kind, nested=nested)  # type: ignore[arg-type]

@@ -51,12 +51,12 @@ def _ahead(body: Sequence[ast.stmt], line: int) -> Iterator[ast.If]:
 def _updates(condition: ast.If, functions: Mapping[str, ast.AST]) -> bool:
     """Under it a backward or an update is called, there or in a function of the same module."""
     calls = [node for node in within(condition) if isinstance(node, ast.Call)]
-    return any(map(_is_update, calls)) or any(
-        _is_update(node) for call in calls for node in within(functions.get(called(call), ast.Pass()))
+    return any(map(is_update, calls)) or any(
+        is_update(node) for call in calls for node in within(functions.get(called(call), ast.Pass()))
     )
 
 
-def _is_update(node: ast.AST) -> bool:
+def is_update(node: ast.AST) -> bool:
     """`loss.backward()`, `self.optimizer.step()`, `accelerator.backward(loss)`, `scaler.step(optimizer)`."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False

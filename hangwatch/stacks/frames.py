@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 from itertools import takewhile
 from zlib import crc32
@@ -27,6 +28,7 @@ _CALLING = re.compile(  # what lies between a program's own line and a collectiv
     r"/torch/(distributed/(distributed_c10d|c10d_logger|_functional_collectives|nn/functional)|autograd/function|_ops"
     r"|utils/_contextlib|amp/autocast_mode)\.py$"
 )
+COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})  # names of their frames
 _FORKS = "/multiprocessing/popen_fork.py"
 _OURS = re.compile(r"/hangwatch_agent/|/hangwatch/(?!gallery/(?!standin/))[\w/]+\.py$")
 
@@ -80,17 +82,25 @@ def user_frame(frames: tuple[Frame, ...]) -> Frame | None:
     A child that multiprocessing has forked keeps the frames in which its parent made it: they are not where it is.
     """
     fallback = None
-    for frame in frames:
+    for place, frame in enumerate(frames):
         if frame.native:
             continue
         if name_of(frame.function) == "_launch" and frame.file.endswith(_FORKS):
             break
         kind = origin(frame.file)
         if kind == "user":
-            return frame
+            return _in_its_function(frame, frames[place + 1 :])
         if kind == "package" and fallback is None:
             fallback = frame
     return fallback
+
+
+def _in_its_function(frame: Frame, callers: Iterable[Frame]) -> Frame:
+    """Before Python 3.12 a comprehension has a frame of its own: it is told by the function in which it stands."""
+    if name_of(frame.function) not in COMPREHENSIONS:
+        return frame
+    outside = (each for each in callers if each.file == frame.file and name_of(each.function) not in COMPREHENSIONS)
+    return replace(frame, function=next((each.function for each in outside), frame.function))
 
 
 def may_communicate(frames: Iterable[Frame]) -> bool:

@@ -107,10 +107,14 @@ class Child:
         """It uses the processor, moves bytes, or gets on in its code."""
         if self.dead or self.state in ("T", "t"):
             return False
-        facts = self.facts
-        if self.computes or (facts.io_delta_bytes or 0) > CHILD_QUIET_IO or facts.received_delta_bytes:
+        if self.computes or self.moves_data:
             return True
         return bool(self.evidence.earlier_stacks) and not self.steady
+
+    @property
+    def moves_data(self) -> bool:
+        """It reads or writes files, or receives data."""
+        return (self.facts.io_delta_bytes or 0) > CHILD_QUIET_IO or bool(self.facts.received_delta_bytes)
 
     @property
     def computes(self) -> bool:

@@ -15,6 +15,7 @@ from hangwatch.facts.processes.child import (
     waits_for_children,
 )
 from hangwatch.facts.processes.locks import held_lock, holds, lock_name
+from hangwatch.facts.processes.overdue import overdue
 from hangwatch.facts.processes.own_locks import OwnLocks, own_locks
 from hangwatch.facts.processes.pools import taken_pool
 from hangwatch.facts.processes.sleep import how_it_sleeps, sleeps_long, waits_at_most
@@ -42,7 +43,8 @@ _NAMELESS = {  # what /proc calls descriptors without a file
 def status_of(case: Case, stuck: list[RankView]) -> Status:
     """Once patience has run out, only bytes that still move, or a child that computes, count as work for ever.
 
-    A rank that computes in its own code may be slow; only far more patience tells that from a loop without an end.
+    A rank that computes in its own code may be slow; only far more patience tells that from a loop without an end, but
+    where each of its steps came through that code in next to no time.
     """
     if not all(case.stalled([view.rank]) for view in stuck):
         return Status.WAITING
@@ -65,7 +67,12 @@ def _a_thread_may_be_slow(view: RankView) -> bool:
 
 
 def _is_young(view: RankView) -> bool:
-    return view.evidence.still_s < COMPUTING * view.evidence.patience_s
+    return not is_far_too_long(view) and overdue(view) is None
+
+
+def is_far_too_long(view: RankView) -> bool:
+    """It has stood still for so long that to compute is no sign of work any more."""
+    return view.evidence.still_s >= COMPUTING * view.evidence.patience_s
 
 
 def child_works(view: RankView) -> bool:

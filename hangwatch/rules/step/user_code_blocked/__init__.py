@@ -8,6 +8,7 @@ from hangwatch import words
 from hangwatch.facts.call_site import function_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.loops.ways_out import ways_to_leave
+from hangwatch.facts.processes.overdue import overdue
 from hangwatch.facts.processes.own_code import (
     IN_CODE,
     ended_children,
@@ -198,6 +199,8 @@ def _evidence(case: Case, view: RankView) -> list[str]:
         found.append(f"its process used {view.cpu:.2f} s of processor time between two samples")
     if view.steady and view.cpu is not None and not view.busy:
         found.append("two samples of its stack agree")
+    if view.busy and (late := overdue(view)) is not None:
+        found.append(late.sentence(view))
     for child, now in stuck_children(view)[: words.SHOWN]:
         line = case.text_of(now.where)
         here = words.place(now.where or now.frame)

@@ -62,6 +62,19 @@ def test_a_worker_that_works_is_waited_for(facts: dict[str, Any]) -> None:
     assert "still works" in judgement.verdict.summary
 
 
+@pytest.mark.parametrize(
+    ("facts", "status"),
+    [({"cpu_delta_s": 0.9}, "hung"), ({"cpu_delta_s": 0.9, "io_delta_bytes": 10 << 20}, "waiting")],
+    ids=["it only computes", "it reads as well"],
+)
+def test_a_worker_that_only_computes_is_given_as_long_as_a_rank_that_does(facts: dict[str, Any], status: str) -> None:
+    endless = worker(0, FETCHING, sample="17", **facts)
+    waits = fed(0, endless, worker(1, IDLE), still_s=610.0, patience_s=120.0)
+    judgement = judge(waits, WAITING)
+    assert told(judgement) == ("loader-worker-blocked", "likely", status)
+    assert ("is stuck in" if status == "hung" else "still works in") in judgement.verdict.summary
+
+
 FULL = {"system_call": "write", "blocked_on": OpenFile(1, "pipe:[77]")}
 
 
