@@ -77,6 +77,7 @@ from hangwatch.rules.step.uneven_steps import (
     uneven_other_loader,
     uneven_steps,
     uneven_validation,
+    without_any_batch,
 )
 from hangwatch.rules.undetermined.counters_differ import counters_differ
 
@@ -92,6 +93,7 @@ HISTORIES: tuple[Rule, ...] = (
     repeats_a_call,
     repeated_in_the_backward,
     left_an_inner_loop,
+    without_any_batch,
     uneven_validation,
     uneven_other_loader,
     ended_another_loop,

@@ -254,6 +254,8 @@ def _held(view: RankView, awaited: bool, ports: Container[str]) -> str:
     process = view.in_kernel
     if process is None or view.stopped or view.over or view.works or view.now.doing in _NOT_ITS_OWN:
         return ""
+    if view.loader is not None and view.loader.gives_nothing:
+        return "goes through data that hold no batch, again and again"
     feeding = Feeding(view)
     if feeding.waits:
         return _held_by_workers(feeding, awaited)

@@ -12,6 +12,7 @@ Frames and stacks are innermost first: `frames[0]` is where the thread is.
 from __future__ import annotations
 
 from hangwatch.model.board import (
+    EPOCHS_KEPT,
     ExceptionFacts,
     GroupMade,
     Identity,
@@ -72,6 +73,7 @@ from hangwatch.model.terms import SCHEMA, Certainty, Phase, Stage, Status
 from hangwatch.model.verdict import Alternative, ChainEnd, Culprit, Judgement, Verdict, Wait
 
 __all__ = [
+    "EPOCHS_KEPT",
     "SCHEMA",
     "Alternative",
     "Bypass",

@@ -81,6 +81,9 @@ class StepEntry:
         return StepName(self.epoch, self.batch, self.step)
 
 
+EPOCHS_KEPT = 64  # of a loader, of which a board says what they gave
+
+
 @dataclass(frozen=True)
 class LoaderFacts:
     """One DataLoader as its iterators have been used. `epoch` counts the iterators made, from 0; -1 before the first.
@@ -119,6 +122,12 @@ class LoaderFacts:
     first_epoch: int | None = None  # of its sampler when it was first iterated: a resumed training's is not 0
     drawn_per_epoch: tuple[int, ...] = ()  # batches of the finished epochs, oldest first (the last 64)
     exhausted_per_epoch: tuple[bool, ...] = ()
+
+    @property
+    def gives_nothing(self) -> bool:
+        """Its loop begins one epoch after another, and none has a batch: with a full memory of them, it spins."""
+        empty = self.drawn_per_epoch and not self.drawn and not any(self.drawn_per_epoch)
+        return bool(empty) and len(self.drawn_per_epoch) == EPOCHS_KEPT
 
 
 @dataclass(frozen=True)

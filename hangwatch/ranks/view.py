@@ -354,14 +354,14 @@ class RankView:
 
     @cached_property
     def spins(self) -> bool:
-        """It takes a processor to wait for its device, or for the other members of a communicator that is being made.
+        """It takes a processor to wait for its device, for members of a communicator that is made, or for any data.
 
         A native frame shows it: its own, which may not have been taken where others stand in the same Python frames.
         """
-        now = self.now
+        now, dry = self.now, self.loader is not None and self.loader.gives_nothing
         in_backward = now.doing is Doing.BACKWARD and self.steady
         full = in_backward and any(computes_gradients_in_driver(stack.frames) for stack in self.evidence.stacks)
-        return now.doing is Doing.DEVICE or now.spins or now.joins or full
+        return now.doing is Doing.DEVICE or now.spins or now.joins or full or dry
 
     @property
     def steady(self) -> bool:

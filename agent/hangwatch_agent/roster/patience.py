@@ -180,7 +180,9 @@ def _wakes_after_s(rank: RankEvidence) -> float:
 
 
 def _place(rank: RankEvidence) -> Place:
-    """Where its main thread stands, and those of its workers."""
+    """Where its main thread stands, and those of its workers; no place in a loop that only turns."""
+    if rank.reading is not None and any(loader.gives_nothing for loader in rank.reading.loaders):
+        return ()
     return (_innermost(rank), *(_innermost(worker) for worker in rank.workers))
 
 

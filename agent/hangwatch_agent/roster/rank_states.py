@@ -130,7 +130,11 @@ class Roster:
 def mark(reading: Reading) -> Mark:
     """What differs between two readings of a rank that moves. Times are left out: a ticker ticks in a hung rank too."""
     progress = replace(reading.progress, at=0.0)
-    loaders = tuple((loader.epoch, loader.drawn, loader.exhausted, loader.inside_next) for loader in reading.loaders)
+    loaders = tuple(
+        (loader.epoch, loader.drawn, loader.exhausted, loader.inside_next)
+        for loader in reading.loaders
+        if not loader.gives_nothing  # to begin one empty epoch after another is no progress
+    )
     groups = tuple((made.index, made.done) for made in reading.groups_made)
     return progress, reading.phase, (*loaders, *groups, *(_call(call) for call in reading.open_calls))
 

@@ -20,7 +20,7 @@ from hangwatch.facts.differences.other_loaders import uneven_elsewhere, uneven_s
 from hangwatch.facts.differences.parting import counted, parting
 from hangwatch.facts.loops.epochs import ended_epochs
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty, LoaderFacts, StepName
+from hangwatch.model import EPOCHS_KEPT, Certainty, LoaderFacts, StepName
 from hangwatch.ranks.joined import JOIN
 from hangwatch.ranks.ledger import Step
 from hangwatch.ranks.sides import by_value, odd_of
@@ -233,6 +233,30 @@ def outside_of_join(case: Case) -> Finding | None:
         evidence=(f"collective {found.call.seq} of group {found.group.name} {pair}",),
         status=case.failed_status,
         awaited=found.ranks,
+    )
+
+
+def without_any_batch(case: Case) -> Finding | None:
+    """Ranks whose loop begins one epoch after another, none of which has a batch, while others wait for them."""
+    dry = {view.rank: view.loader for view in case if view.loader is not None and view.loader.gives_nothing}
+    if not dry or not case.victims(dry):
+        return None
+    rank, loader = next(iter(dry.items()))
+    one, waiting = len(dry) == 1, case.victims(dry)
+    of = f", of {loader.dataset}," if loader.dataset else ""
+    empty = f"rank {rank} has begun {loader.epoch + 1} epochs with it, and none of the last {EPOCHS_KEPT} had a batch"
+    return Finding(
+        "uneven-steps",
+        Certainty.LIKELY,
+        f"{case.name(dry, capital=True)} {'has' if one else 'have'} no data: {'its' if one else 'their'}"
+        f" loader{of} gives no batch, and the loop{words.at(loader.where)} begins it again and again;"
+        f" {case.wait_words(waiting)} for {words.verb(len(dry), 'it', 'them')}{words.at(case.usual_place(waiting))}.",
+        fix="give each rank data: at least as many shards or files as ranks (times loader workers), or divide the"
+        " samples and not the files; let a loop over steps raise where an epoch had no batch",
+        culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(dry)),
+        step=case.furthest_step(tuple(dry)),
+        witnesses=(Witness(Kind.FACT, empty),),
+        awaited=tuple(dry),
     )
 
 

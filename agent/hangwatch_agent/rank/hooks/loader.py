@@ -324,6 +324,8 @@ class LoaderHook:
         outer = any(each.open and each.training for each in self._passes.values())
         if current.training:
             self._context.steps.paused()
+        if current.slot.is_empty:  # a loop over empty epochs stays in the phase that waits for data
+            return
         if self._board.words[b.W_PHASE] <= b.BETWEEN:  # at the end of a rank its iterators go after it
             steps = self._context.steps
             inside = steps.source > BY_LOADER or (outer and not current.training)

@@ -100,6 +100,11 @@ class LoaderSlot:
     def idle(self) -> bool:
         return not self.training and not any(each is not None and each.open for each in (self._newest, self._pass))
 
+    @property
+    def is_empty(self) -> bool:
+        """Its last two passes have given nothing."""
+        return bool(self.facts["drawn_per_epoch"][-2:] == [0, 0])
+
     def is_of(self, loader: Any) -> bool:
         """Whether the newest iterator is this very loader's."""
         return self._loader is not None and self._loader() is loader

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from hangwatch.model import (
+    EPOCHS_KEPT,
     Frame,
+    LoaderFacts,
     LoopFacts,
     OpenFile,
     Phase,
@@ -133,6 +135,18 @@ def test_a_fact_that_is_new_after_minutes_of_work_is_given_half_a_minute() -> No
     assert holds.applied(rank_states)[1].held_patience_s == 230.0
     holds.noted(held_evidence(still_s=229.0, line=51), rank_states)  # at another place it has begun anew
     assert holds.applied(rank_states)[1].held_patience_s == 259.0
+
+
+def test_a_rank_that_goes_through_empty_epochs_is_at_no_place_anew() -> None:
+    holds, rank_states = Holds(USUAL), first_epoch()
+    dry = (LoaderFacts(0, None, epoch=900, drawn_per_epoch=(0,) * EPOCHS_KEPT),)
+    for line in (50, 51):
+        seen = held_evidence(line=line, still_s=8.0 + line, system_call="", blocked_on=None)
+        held = next(rank for rank in seen.ranks if rank.rank == 1)
+        assert held.reading is not None
+        held = replace(held, reading=replace(held.reading, loaders=dry))
+        holds.noted(replace(seen, ranks=(seen.ranks[0], held)), rank_states)
+        assert holds.applied(rank_states)[1].held_patience_s == 58.0 + 30.0
 
 
 def test_a_rank_that_has_moved_since_is_held_no_longer() -> None:

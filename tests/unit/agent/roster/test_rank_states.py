@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.model import Progress
+from hangwatch.model import EPOCHS_KEPT, LoaderFacts, Progress
 from hangwatch_agent.board.file_name import start_ticks
 from hangwatch_agent.board.layout import board_name
 from hangwatch_agent.board.writer import BoardWriter
-from hangwatch_agent.roster.rank_states import RankState, Roster, mark, newest
+from hangwatch_agent.roster.rank_states import Mark, RankState, Roster, mark, newest
 from hangwatch_agent.roster.written import Written
 from hangwatch_agent.shared.procfs import process_state
 from tests.unit.agent.readings import rank_state, reading
@@ -71,6 +71,16 @@ def test_movement_is_a_change_of_counters_not_of_clocks() -> None:
     later = replace(before, taken_at=99.0, ticker_at=99.0, progress=Progress(step=5, at=2.0))
     assert mark(before) == mark(later)
     assert mark(before) != mark(replace(before, progress=Progress(step=6, at=2.0)))
+
+
+def test_one_empty_epoch_after_another_is_no_movement() -> None:
+    def after(epoch: int, *drawn: int) -> Mark:
+        return mark(reading(loaders=(LoaderFacts(0, None, epoch=epoch, drawn_per_epoch=drawn),)))
+
+    empty = (0,) * EPOCHS_KEPT
+    assert after(900, *empty) == after(901, *empty)
+    assert after(900, *empty[1:]) != after(901, *empty[1:])  # too few to be sure of
+    assert after(900, *empty[1:], 1) != after(901, *empty[2:], 1, 0)
 
 
 def generation(rank: int, pid: int, restarts: int, state: str) -> RankState:

@@ -7,7 +7,18 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Bypass, CallSite, Frame, LoaderFacts, LoopFacts, Phase, RankEvidence, Snapshot, Status
+from hangwatch.model import (
+    EPOCHS_KEPT,
+    Bypass,
+    CallSite,
+    Frame,
+    LoaderFacts,
+    LoopFacts,
+    Phase,
+    RankEvidence,
+    Snapshot,
+    Status,
+)
 from tests.unit.job import IN_BACKWARD, IN_BARRIER, SCRIPT, blamed, judge, leaving, rank, told
 from tests.unit.rules.step.endings import DDP, ended, failed
 from tests.unit.rules.step.loops import END, GRADIENTS, Program, epoch, everywhere, judged
@@ -52,6 +63,24 @@ def test_a_rank_with_less_data_to_validate(culprit: int) -> None:
 def test_a_rank_that_validates_alone_ran_out_of_nothing() -> None:
     alone = validating(0, 8, IN_BARRIER, exhausted=True)
     assert judge(alone, rank(1, IN_BACKWARD, issued=60, completed=59)).verdict.cause != "uneven-steps"
+
+
+@pytest.mark.parametrize("drawn", [0, 1])
+def test_a_rank_whose_epochs_are_all_empty_has_no_data(drawn: int) -> None:
+    where = Frame(SCRIPT, 17, "main")
+    dry = LoaderFacts(
+        0, None, epoch=8_000, drawn_per_epoch=(drawn, *(0,) * (EPOCHS_KEPT - 1)), where=where, dataset="ShardList"
+    )
+    spins = rank(0, (where,), loaders=(dry,), issued=4, completed=4, facts={"cpu_delta_s": 0.9, "state": "R"})
+    judgement = judge(spins, rank(1, IN_BACKWARD, issued=5, completed=4))
+    if drawn:
+        assert judgement.verdict.cause != "uneven-steps"
+        assert judgement.status is Status.WAITING
+        return
+    assert told(judgement) == ("uneven-steps", "likely", "hung")
+    assert blamed(judgement) == [(0, 100, "rank")]
+    assert "Rank 0 has no data: its loader, of ShardList, gives no batch" in judgement.verdict.summary
+    assert "rank 0 has begun 8001 epochs with it, and none of the last 64 had a batch" in judgement.verdict.evidence
 
 
 def plain(steps: int) -> Program:

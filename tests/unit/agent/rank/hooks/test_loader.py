@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, SequentialSampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _SingleProcessDataLoaderIter
 
-from hangwatch.model import Phase
+from hangwatch.model import EPOCHS_KEPT, Phase
 from hangwatch_agent.rank.hooks.loader import LoaderHook
 from tests.unit.agent.rank.hooks.conftest import Watched
 
@@ -104,6 +104,21 @@ def test_phases(watched: Watched, hook: LoaderHook) -> None:
         assert watched.reading.phase is Phase.STEP
         assert not watched.loader.inside_next
     assert seen == [(Phase.DATA, True)]
+    assert watched.reading.phase is Phase.BETWEEN
+
+
+def test_empty_epochs_stay_in_the_phase_that_waits_for_data(watched: Watched, hook: LoaderHook) -> None:
+    loader = DataLoader(Stream(0), batch_size=2)
+    since = []
+    for _ in range(EPOCHS_KEPT + 2):
+        assert not list(loader)
+        since.append((watched.reading.phase, watched.reading.phase_at))
+    assert len(set(since[1:])) == 1
+    assert since[1][0] is Phase.DATA
+    (facts,) = watched.reading.loaders
+    assert facts.gives_nothing
+    assert facts.epoch == EPOCHS_KEPT + 1
+    list(DataLoader(Numbers(4), batch_size=2))
     assert watched.reading.phase is Phase.BETWEEN
 
 
