@@ -54,6 +54,7 @@ class LoopFacts:
     ways_out: tuple[WayOut, ...] = ()  # what stands at `leaves` and `outer_leaves`
     endless: bool = False  # `while True`, with no way out
     bounded: bool = False  # it ends by itself: with its items, after a number of turns, or at a time
+    items: str = ""  # what a `for` goes through, in the words of its source: "sampler"
     updates: tuple[Condition, ...] = ()  # those of a turn that lead to a backward or update ahead of the thread's line
 
     def holds(self, file: str, line: int) -> bool:

@@ -15,9 +15,12 @@ from hangwatch.model import Frame, LoopFacts
 from hangwatch.source.limits import counts, ends_by_itself
 from hangwatch.source.swallowed import clauses, named, swallowing
 from hangwatch.source.syntax import ENDS_PROCESS, SCOPES, Function, called, holds, scope_of, within
+from hangwatch.stacks.frames import name_of
 
 _Loop = ast.For | ast.AsyncFor | ast.While
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_LONGEST = 60  # characters of what a loop goes through
 _ENDS_DATA = frozenset({"StopIteration", "StopAsyncIteration"})
 _OF_STORES = frozenset({"get", "add", "check", "wait", "compare_set", "multi_get", "num_keys"})
 _COUNTERS = frozenset({"range", "trange", "count"})
@@ -29,7 +32,8 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
     skips: list[Frame] = []
     for index, (frame, tree) in enumerate(frames):
         scope = scope_of(tree, frame.line)
-        loop = innermost_loop(scope, frame.line)
+        caller_of = name_of(frames[index - 1][0].function) if index else ""
+        loop = _comprehension(scope, frame.line, caller_of) or innermost_loop(scope, frame.line)
         if loop is None or _makes_turns_for_another(loop):
             skips += [Frame(frame.file, line, frame.function) for line in swallowing(scope, frame.line, tree)]
             continue
@@ -58,8 +62,23 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
             endless=_is_endless(loop),
             bounded=ends_by_itself(loop),
             last=max(part.end_lineno or part.lineno for part in loop.body),
+            items="" if isinstance(loop, ast.While) else _clipped(ast.unparse(loop.iter)),
             drained=tuple(place for f, each in loops for place in _places(f, _lines(each).drained)),
         )
+    return None
+
+
+@lru_cache(maxsize=64)
+def _comprehension(scope: ast.AST, line: int, function: str) -> ast.For | None:
+    """The comprehension at `line` that calls that function of the program's for each item, as the loop that it is."""
+    for node in within(scope) if function else ():
+        if not isinstance(node, _COMPREHENSIONS) or not node.lineno <= line <= (node.end_lineno or node.lineno):
+            continue
+        made = node.value if isinstance(node, ast.DictComp) else node.elt
+        if any(called(part) == function for part in ast.walk(made)):
+            first = node.generators[0]
+            body: list[ast.stmt] = [ast.copy_location(ast.Expr(made), made)]
+            return ast.copy_location(ast.For(first.target, first.iter, body, []), node)
     return None
 
 
@@ -68,6 +87,10 @@ def _makes_turns_for_another(loop: _Loop) -> bool:
     """It yields what the loop of a caller goes through: that one says how often, unless this one is left by itself."""
     yields = any(isinstance(node, ast.Yield) for part in loop.body for node in (part, *within(part)))
     return yields and not _lines(loop).leaves
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
 class _Lines(NamedTuple):

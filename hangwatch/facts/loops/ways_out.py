@@ -142,6 +142,8 @@ def ways_out(loop: LoopFacts | None) -> tuple[str, ...]:
     if loop is None:
         return ()
     found = [*ways_to_leave(loop)]
+    if loop.items and not (loop.leaves or loop.counted):
+        found.append(f"the loop at {words.place(loop.where)} makes a turn for each item of `{loop.items}`")
     if loop.exits:
         found.append(f"the process can end in the loop at {words.place(loop.where)}, at {_places(loop.exits)}")
     if loop.skips:

@@ -57,6 +57,27 @@ def test_a_while_that_asks_for_more_than_a_number_can_be_left_at_its_condition(c
     assert at(found.leaves) == ([1] if by_itself else [])
 
 
+@pytest.mark.parametrize(
+    ("source", "items"),
+    [
+        ("losses = [update(x, y) for x, y in sampler]", "sampler"),
+        ("total = sum(update(x) for x in parts[rank])", "parts[rank]"),
+        ("found = {x: update(x) for x in range(3)}", "range(3)"),
+        ("kept = [x for x in prepare(parts)]\nupdate(kept)", None),  # it is called besides
+    ],
+)
+def test_a_comprehension_that_calls_the_function_below_is_a_loop(source: str, items: str | None) -> None:
+    line = source.count("\n") + 1
+    places = [
+        (Frame(SCRIPT, 9, "update"), ast.parse("\n" * 8 + "send()")),
+        (Frame(SCRIPT, line, "<listcomp>"), ast.parse(source)),
+    ]
+    found = loop_around(places)
+    assert (found.items if found is not None else None) == items
+    if found is not None:
+        assert (found.where.line, found.leaves) == (1, ())
+
+
 def test_while_and_suppress() -> None:
     found = loop(33)
     assert found is not None
