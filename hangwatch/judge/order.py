@@ -41,7 +41,7 @@ from hangwatch.rules.start.rendezvous_unreachable_master import unreachable_mast
 from hangwatch.rules.start.stale_file_lock import stale_file_lock
 from hangwatch.rules.step.collective_mismatch import aborted_by_a_peers_size, collective_mismatch
 from hangwatch.rules.step.collective_mismatch.two_roles import counted_otherwise
-from hangwatch.rules.step.collective_mismatch.uneven_exchange import aborted_in_an_exchange
+from hangwatch.rules.step.collective_mismatch.uneven_exchange import aborted_by_its_splits, aborted_in_an_exchange
 from hangwatch.rules.step.collective_mismatch.unlike_broadcast import aborted_in_a_broadcast
 from hangwatch.rules.step.compile_skew import compile_skew
 from hangwatch.rules.step.concurrent_collectives import mispaired_with_the_main_thread
@@ -127,6 +127,7 @@ ORDER: tuple[Rule, ...] = (
     issued_before_a_common_call,
     aborted_by_a_peers_size,
     aborted_in_an_exchange,
+    aborted_by_its_splits,
     aborted_in_a_broadcast,
     evaluated_alone,
     ended_earlier_than_ever,

@@ -1,4 +1,4 @@
-"""An all_to_all that ended a rank, in which the ranks for the first time did not bring equally much."""
+"""An all_to_all that ended a rank: the ranks did not bring equally much, or their split sizes disagree."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from hangwatch import words
 from hangwatch.facts.calls.call_sites import HABIT
 from hangwatch.facts.calls.last_calls import brought_down, end_sentences, endings_of, last_call
 from hangwatch.facts.case import Case
+from hangwatch.facts.differences.parting import parting
 from hangwatch.model import Certainty, Collective, Status
+from hangwatch.ranks.last_words import Kind, LastWord
 from hangwatch.ranks.ledger import CALLS_TOLD, family
 from hangwatch.ranks.sides import by_value
-from hangwatch.ranks.tensors import elements
+from hangwatch.ranks.tensors import elements, width
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
 
@@ -41,6 +43,50 @@ def aborted_in_an_exchange(case: Case) -> Finding | None:
         evidence=end_sentences(case),
         status=Status.FAILED,
     )
+
+
+def aborted_by_its_splits(case: Case) -> Finding | None:
+    """gloo's word of a message's size, in an all_to_all that all ranks made at one place: their split sizes disagree.
+
+    Which of them is wrong is not known: each rank gives its own. What another rank met behind the call, with data that
+    were cut elsewhere, follows from it.
+    """
+    call, word = _ended_in(case), _of_its_size(case)
+    made = case.ledger.under(call.group, call.seq, list(case.ranks)) if call is not None else {}
+    if call is None or word is None or len(made) < len(case.ranks) or parting(case) is not None:
+        return None
+    if len({(each.op, user_frame(each.frames)) for each in made.values()}) > 1:
+        return None
+    at, itemsize = words.at(user_frame(call.frames)), width(call.dtypes[0]) if call.dtypes else None
+    return Finding(
+        "collective-mismatch",
+        Certainty.LIKELY,
+        f"The ranks' split sizes of {call.op}{at} do not match: {_came(word, itemsize)}.",
+        fix="what a rank sends to another one must be what that one expects of it: exchange the counts first (an"
+        " all_to_all_single of input_split_sizes gives output_split_sizes)",
+        victims=tuple(case.ranks),
+        step=case.furthest_step(list(case.ranks)),
+        evidence=(f"all ranks made {call.op} {call.seq} of group {call.group} there", *end_sentences(case)),
+        status=Status.FAILED,
+    )
+
+
+def _of_its_size(case: Case) -> LastWord | None:
+    """What gloo says of the message of another size for which it ended a rank."""
+    ends = (end.word for end in endings_of(case).values() if end.by_backend)
+    return next((word for word in ends if word is not None and word.kind is Kind.SIZE_MISMATCH), None)
+
+
+def _came(word: LastWord, itemsize: int | None) -> str:
+    """`a message of 30 elements came where 29 were expected`, in bytes where these are of no known size."""
+    if word.received is None or word.expected is None:
+        return "a message of another size came than its call expected"
+    parts = (word.received, word.expected)
+    if itemsize is None or any(part % itemsize for part in parts):
+        return f"a message of {parts[0]:,} bytes came where {parts[1]:,} were expected"
+    received, expected = (part // itemsize for part in parts)
+    were = words.verb(expected, "was", "were")
+    return f"a message of {words.plural(received, 'element')} came where {expected:,} {were} expected"
 
 
 def _ended_in(case: Case) -> Collective | None:
