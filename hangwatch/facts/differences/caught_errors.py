@@ -163,6 +163,8 @@ def all_caught(view: RankView | None) -> list[ExceptionFacts]:
 
 
 def _ended(view: RankView, error: ExceptionFacts) -> bool:
-    """It is the error on its way out of the program, or it has ended it."""
+    """It is the error on its way out of the program, or it has ended it; of one on its way less text is kept."""
     last = view.exception if view.raised else None
-    return last is not None and (last.type, last.message, last.step) == (error.type, error.message, error.step)
+    if last is None or (last.type, last.step) != (error.type, error.step):
+        return False
+    return last.message.startswith(error.message) if error.message else not last.message

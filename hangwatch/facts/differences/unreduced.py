@@ -25,6 +25,7 @@ from hangwatch.model import Collective, ExceptionFacts, Frame, Phase, StepName
 from hangwatch.ranks.last_words import Kind
 from hangwatch.ranks.paces import WARM_UP
 from hangwatch.ranks.view import RankView
+from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.frames import origin, user_frame
 
 TORCH_SAYS = re.compile(r"Expected to have finished reduction in the prior iteration")
@@ -82,8 +83,10 @@ def _said_by_torch(case: Case) -> Unreduced | None:
     step = _own_divergence(case, view) or _before(view, error.at)
     if step is None:
         return None
-    where = _backward_line(case, view) or user_frame(error.frames)
-    return Unreduced((view.rank,), step, where, left_out[1].strip() if left_out else "", said=True)
+    where = _backward_line(case, view) or _backward_line_of_others(case, view)
+    return Unreduced(
+        (view.rank,), step, where or user_frame(error.frames), left_out[1].strip() if left_out else "", said=True
+    )
 
 
 def _own_divergence(case: Case, view: RankView) -> StepName | None:
@@ -106,6 +109,12 @@ def _backward_line(case: Case, view: RankView) -> Frame | None:
         if call.frames and in_backward(call):
             return _of_user(call.frames)
     return None
+
+
+def _backward_line_of_others(case: Case, view: RankView) -> Frame | None:
+    """Where the others stand in backward, if it is one line: they wait there for the gradients that it left out."""
+    places = {each.where for each in case if each is not view and each.now.doing is Doing.BACKWARD}
+    return places.pop() if len(places) == 1 else None
 
 
 def _of_user(frames: tuple[Frame, ...]) -> Frame | None:

@@ -14,6 +14,7 @@ from hangwatch.facts.differences.unreduced import Unreduced, unreduced
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Frame
 from hangwatch.rules.finding import Finding
+from hangwatch.stacks.frames import user_frame
 
 _FOR_MODULES = (
     "run every module on every rank: send an empty or dummy input through it and add its output times 0;"
@@ -81,13 +82,17 @@ def _parameters(short: Unreduced) -> str:
     return text[:160] if named else f"indices {text[:80].rstrip(' .')} of its parameters"
 
 
+def _refused_at(case: Case, short: Unreduced) -> str:
+    error = case.ranks[short.ranks[0]].exception
+    return words.at(user_frame(error.frames)) if error is not None else ""
+
+
 def _witnesses(case: Case, short: Unreduced) -> tuple[Witness, ...]:
     heard = list(short.found.witnesses) if short.found is not None else []
     who = case.name(short.ranks)
     if short.said:
-        heard.append(
-            Witness(Kind.FACT, f"torch refused the next forward of {who}: its last reduction was not finished")
-        )
+        forward = f"the next forward of {who}{_refused_at(case, short)}"
+        heard.append(Witness(Kind.FACT, f"torch refused {forward}: its last reduction was not finished"))
     elif short.found is not None:
         heard.append(
             Witness(Kind.SOURCE, f"{who} went on in that very step, so that backward was not left out as a whole")

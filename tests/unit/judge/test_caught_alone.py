@@ -42,3 +42,15 @@ def test_what_others_have_caught_as_well_says_nothing(caught: tuple[tuple[Except
 
 def test_the_same_error_at_another_line_is_another_one() -> None:
     assert len(told((missing(line=30),), (), (missing(),))) == 1
+
+
+@pytest.mark.parametrize("kept", [400, 1000])
+def test_an_error_on_its_way_out_was_caught_by_nobody_also_where_less_of_its_text_is_kept(kept: int) -> None:
+    text = "Expected to have finished reduction. " * 20
+    frames = (Frame(SCRIPT, 12, "resume"),)
+    on_its_way = ExceptionFacts("RuntimeError", text[:kept], frames, "MainThread", at=1.0, step=5, fatal=False)
+    ended = ExceptionFacts("RuntimeError", text, frames, "MainThread", at=1.1, step=5)
+    lone = rank(1, IN_CODE, issued=3, completed=3, caught=(on_its_way,), exception=ended)
+    verdict = judge(rank(0, IN_BARRIER, issued=4, completed=3), lone).verdict
+    assert [who.rank for who in verdict.culprits] == [1]
+    assert not any("alone caught" in each for each in verdict.evidence)

@@ -205,7 +205,8 @@ def test_torchs_own_error_settles_it_unless_every_rank_has_it(everywhere: bool) 
     assert verdict.certainty is Certainty.PROVEN
     assert (verdict.step.epoch, verdict.step.batch) == (0, 5)
     assert "(indices 4 5 of its parameters)" in verdict.summary
-    assert "torch refused the next forward of rank 1: its last reduction was not finished" in verdict.evidence
+    refused = "torch refused the next forward of rank 1 (train.py:11): its last reduction was not finished"
+    assert refused in verdict.evidence
 
 
 def test_older_records_without_the_frames_of_torch_do_not_hide_the_module() -> None:
