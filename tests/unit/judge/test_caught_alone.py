@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from hangwatch.facts.differences.caught_errors import all_caught
 from hangwatch.model import ExceptionFacts, Frame
+from hangwatch.ranks.view import RankView
 from tests.unit.job import IN_BARRIER, IN_CODE, SCRIPT, judge, rank
 
 LOAD = (Frame("/lib/python3.11/site-packages/torch/serialization.py", 776, "load"), Frame(SCRIPT, 12, "resume"))
@@ -50,7 +54,8 @@ def test_an_error_on_its_way_out_was_caught_by_nobody_also_where_less_of_its_tex
     frames = (Frame(SCRIPT, 12, "resume"),)
     on_its_way = ExceptionFacts("RuntimeError", text[:kept], frames, "MainThread", at=1.0, step=5, fatal=False)
     ended = ExceptionFacts("RuntimeError", text, frames, "MainThread", at=1.1, step=5)
-    lone = rank(1, IN_CODE, issued=3, completed=3, caught=(on_its_way,), exception=ended)
-    verdict = judge(rank(0, IN_BARRIER, issued=4, completed=3), lone).verdict
-    assert [who.rank for who in verdict.culprits] == [1]
-    assert not any("alone caught" in each for each in verdict.evidence)
+    found = rank(1, IN_CODE, caught=(on_its_way,), exception=ended)
+    assert all_caught(RankView(1, found, sampled_twice=True)) == []
+    other = replace(ended, message="another one")
+    found = rank(1, IN_CODE, caught=(on_its_way,), exception=other)
+    assert all_caught(RankView(1, found, sampled_twice=True)) == [on_its_way]
