@@ -35,7 +35,7 @@ from hangwatch.rules.step.rank_local_decision import (
     rank_local_decision,
 )
 from hangwatch.rules.step.rank_local_decision.at_a_mismatch import decided_at_a_mismatch
-from hangwatch.rules.step.rank_local_decision.before_an_update import left_an_update_out
+from hangwatch.rules.step.rank_local_decision.before_an_update import left_an_update_out, went_past_an_update
 from hangwatch.rules.step.rank_local_decision.by_a_trainer import (
     decided_by_a_trainer,
     led_by_a_switch,
@@ -108,6 +108,7 @@ HISTORIES: tuple[Rule, ...] = (
     split_or_repeated,
     accumulated_otherwise,
     left_an_update_out,
+    went_past_an_update,
     data_dependent_graph,
     counts_on_from_elsewhere,
     left_out_while_it_counted,

@@ -14,7 +14,8 @@ from hangwatch.facts.messages.own_order import gone_by, has_new_partner, left_ow
 from hangwatch.facts.messages.passed_sends import passed_sends
 from hangwatch.facts.messages.peer_totals import Uneven, alone_with_its_count, exchanged, said_unserved
 from hangwatch.facts.messages.rounds import HABITUAL_ROUNDS, record
-from hangwatch.model import Certainty, Culprit
+from hangwatch.facts.messages.ways_past import past_its_sends
+from hangwatch.model import Bypass, Certainty, Culprit
 from hangwatch.proof.messages import counterpart, serves
 from hangwatch.proof.waits import Blocked
 from hangwatch.rules.finding import Finding
@@ -31,6 +32,12 @@ _FIX_OF_TAGS = (
 _FIX_OF_RECEIVES = (
     "make each send on every path and ahead of the receives that it came ahead of before; where the number of messages"
     " may vary, send the number first"
+)
+
+
+_FIX_ALL_RECEIVE = (
+    "all of these ranks receive, so one of them must send first: see which sends each of them makes ahead of that"
+    " receive, such as those of a pipeline's warm-up"
 )
 
 
@@ -58,7 +65,7 @@ def circular(case: Case, cause: str, entries: list[Blocked], astray: Set[int] = 
         fix=(_FIX_OF_TAGS if tags is not None else "")
         or blame.fix
         or (_FIX_OF_MIXED if mixed else _fix_of_receives(case, entries)),
-        culprits=tuple(_culprit(case, entry) for entry in blame.entries),
+        culprits=tuple(_culprit(case, entry, blame.ways) for entry in blame.entries),
         victims=tuple(sorted(case.deadlocked - {entry.rank for entry in blame.entries})),
         step=case.ranks[entries[0].rank].step,
         evidence=(*edges[: words.SHOWN], *_unserved(case, entries), *blame.why, *_past(case, blame.entries)),
@@ -73,6 +80,7 @@ class _Blame:
     entries: list[Blocked]
     why: tuple[str, ...] = ()
     fix: str = ""
+    ways: tuple[Bypass, ...] = ()  # past the send that the one at fault lacks
 
 
 def _by_groups(case: Case, entries: list[Blocked], astray: Set[int]) -> _Blame:
@@ -103,8 +111,19 @@ def _by_messages(case: Case, entries: list[Blocked], tags: OtherTag | None) -> _
         return _Blame(past, tuple(_ahead(case, entry, gone[entry.rank]) for entry in past))
     alone = alone_with_its_count(case, {entry.rank for entry in entries})
     if alone is not None and (counted := [entry for entry in entries if entry.rank == alone.odd]):
-        return _Blame(counted, tuple(_told(alone)), COUNT_ALIKE)
+        return _lacks_a_send(case, alone, counted)
     return _Blame([*entries, *_also_in(case, entries)])
+
+
+def _lacks_a_send(case: Case, alone: Uneven, counted: list[Blocked]) -> _Blame:
+    """Where the peer waits for a message of the odd rank, the source may show how that left its send out."""
+    exchange = alone.exchange
+    peer = exchange.receiver if alone.odd == exchange.sender else exchange.sender
+    awaited = case.blocked[peer].message if peer in case.blocked else None
+    ways: tuple[Bypass, ...] = ()
+    if awaited is not None and alone.odd is not None and awaited.peer == alone.odd and "recv" in awaited.op:
+        ways = past_its_sends(case, alone.odd, exchange.group.name, peer)
+    return _Blame(counted, (*_told(alone), *((passed_at(ways, "its send"),) if ways else ())), COUNT_ALIKE, ways)
 
 
 def _gone_by(case: Case, entry: Blocked) -> Iterator[tuple[int, int]]:
@@ -157,11 +176,11 @@ def _tags(found: OtherTag | None) -> str:
 
 
 def _fix_of_receives(case: Case, entries: list[Blocked]) -> str:
-    """All of them receive what had come before, from each of them: their order was right, and a send was left out."""
+    """What had come before from each of them was right in its order, and a send was left out; else none sends first."""
     calls = [(entry.rank, entry.message) for entry in entries]
     counts = [exchanged(case, call, rank) for rank, call in calls if call is not None and "recv" in call.op]
     served = len(counts) == len(entries) and all(each is not None and each[0] > each[1] > 0 for each in counts)
-    return _FIX_OF_RECEIVES if served else ""
+    return _FIX_OF_RECEIVES if served else _FIX_ALL_RECEIVE if len(counts) == len(entries) else ""
 
 
 def _unserved(case: Case, entries: list[Blocked]) -> Iterator[str]:
@@ -235,9 +254,9 @@ def _alone_in(case: Case, kept: list[Blocked]) -> Iterator[str]:
         yield f"{others} lately exchanged messages with ranks that are new to them; rank {entry.rank} alone has not"
 
 
-def _culprit(case: Case, entry: Blocked) -> Culprit:
+def _culprit(case: Case, entry: Blocked, ways: tuple[Bypass, ...]) -> Culprit:
     passed = passed_sends(case).get(entry.rank)
-    return case.ranks[entry.rank].culprit(the_only(passed.ways) if passed is not None else None)
+    return case.ranks[entry.rank].culprit(the_only(passed.ways if passed is not None else ways))
 
 
 def _past(case: Case, guilty: list[Blocked]) -> Iterator[str]:

@@ -8,17 +8,18 @@ from hangwatch import words
 from hangwatch.facts.call_site import path
 from hangwatch.facts.calls.inner_loops import loop_of
 from hangwatch.facts.calls.last_calls import brought_down
-from hangwatch.facts.calls.skip_paths import conditional, evidence_of, skip_path, the_only, ways_to
+from hangwatch.facts.calls.skip_paths import evidence_of, skip_path, the_only
 from hangwatch.facts.case import Case, call_words
 from hangwatch.facts.loops.ways_out import ways_to_leave
 from hangwatch.facts.messages.answers import unanswered
 from hangwatch.facts.messages.peer_totals import Uneven, uneven
 from hangwatch.facts.messages.rounds import LeftHabit, also_early, left_habit
+from hangwatch.facts.messages.ways_past import past_its_sends, past_message
 from hangwatch.facts.processes.ended_ahead import ended_ahead
 from hangwatch.facts.processes.own_code import status_of
 from hangwatch.facts.processes.standstill import all_for_their_devices, awaited_for_a_device
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Bypass, Certainty, Collective, Frame, Status, StepName
+from hangwatch.model import Bypass, Certainty, Frame, Status, StepName
 from hangwatch.proof.waits import Blocked
 from hangwatch.ranks.ledger import is_point_to_point
 from hangwatch.ranks.view import RankView
@@ -83,7 +84,7 @@ def ended_with_fewer_messages(case: Case) -> Finding | None:
     found = ended_ahead(case)
     if found is None or not brought_down(case):
         return None
-    rank, ways = words.ranks([found.rank]), _ways_past(case, found.last)
+    rank, ways = words.ranks([found.rank]), past_message(case, found.last)
     where = user_frame(found.last.frames)
     return Finding(
         "point-to-point-deadlock",
@@ -109,7 +110,7 @@ def _without_answer(case: Case) -> Finding | None:
     if found is None:
         return None
     asked_at, line = user_frame(found.request.frames), user_frame(found.answer.frames)
-    ways = tuple(way for way in _ways_past(case, found.answer) if not _comes_before(way, asked_at))
+    ways = tuple(way for way in past_message(case, found.answer) if not _comes_before(way, asked_at))
     answer = "send" if "send" in found.answer.op else "receive"
     rank, peer = words.ranks([found.rank], capital=True), words.ranks([found.peer])
     witnesses = (
@@ -202,7 +203,7 @@ def no_sender_is_left(case: Case) -> Finding | None:
         return None
     made, counted = _messages(case, call.group, rank, [view.rank for view in others])
     fewer = _with_fewer(made)
-    ways = _ways_past_its_sends(case, fewer[0], call.group) if len(fewer) == 1 else ()
+    ways = past_its_sends(case, fewer[0], call.group) if len(fewer) == 1 else ()
     less = f"; {words.ranks(fewer)} sent fewer messages than the others{skip_path(ways)}" if fewer else ""
     ended = f"{words.verb(len(over), 'the program', 'the programs')} of {words.ranks(over)}"
     ended = f"{ended} {words.verb(len(over), 'is', 'are')} over" if over else ""
@@ -229,13 +230,6 @@ def _wait_for_it(case: Case, waiting: list[Blocked]) -> str:
     for each in waiting:
         inside.setdefault(f"{call_words(each)}{words.at(each.where)}", []).append(each.rank)
     return words.listed(f"{case.wait_words(ranks)} for it in {call}" for call, ranks in inside.items())
-
-
-def _ways_past_its_sends(case: Case, rank: int, group: str) -> tuple[Bypass, ...]:
-    """How a turn of the rank goes on without the send that it made last."""
-    made = reversed(case.ranks[rank].evidence.board_calls)
-    last = next((call for call in made if call.group == group and "send" in call.op), None)
-    return _ways_past(case, last) if last is not None else ()
 
 
 def _takes_any(entry: Blocked) -> bool:
@@ -272,7 +266,7 @@ def _shown(made: dict[int, int], fewer: tuple[int, ...]) -> str:
 
 def _of_habit(case: Case, found: LeftHabit) -> Finding:
     """One rank made more or fewer sends or receives than in every round before; its peer kept to their number."""
-    ways = () if found.too_many or found.repeated else _ways_past(case, found.call)
+    ways = () if found.too_many or found.repeated else past_message(case, found.call)
     loop = loop_of(case, path(found.call.frames)) if found.repeated else None
     left_at = loop.leaves if loop is not None else ()
     witnesses = (Witness(Kind.HABIT, _habit(found)),)
@@ -308,11 +302,6 @@ def _of_two_sides(case: Case, found: LeftHabit, too: tuple[int, ...]) -> Finding
         evidence=(_habit(found),),
         awaited=tuple(case.blocked),
     )
-
-
-def _ways_past(case: Case, call: Collective) -> tuple[Bypass, ...]:
-    """How a turn goes on without the call; a condition on the rank is answered as in all rounds before."""
-    return tuple(way for way in conditional(ways_to(case, call)) if way.asks != "rank")
 
 
 def _did(found: LeftHabit) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
+from hangwatch.facts.differences.past_an_update import past_an_update
 from hangwatch.facts.differences.updates_in_step import UpdatesInStep, updates_in_step
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty
@@ -35,6 +36,31 @@ def left_an_update_out(case: Case) -> Finding | None:
         step=found.step,
         evidence=(counted, *_candidates(found)),
         witnesses=tuple(witnesses),
+        status=case.failed_status,
+        awaited=odd,
+    )
+
+
+def went_past_an_update(case: Case) -> Finding | None:
+    """Ranks are behind a condition in whose backward the others stand, and have made no more optimizer steps."""
+    found = past_an_update(case) if case.in_trouble else None
+    if found is None:
+        return None
+    odd, condition = odd_of(found.inside, found.past), found.condition
+    past = f"{case.name(found.past)} {words.verb(len(found.past), 'is', 'are')} behind it{words.at(found.behind)}"
+    stand = f"{words.verb(len(found.inside), 'stands', 'stand')} in the backward under it{words.at(found.within)}"
+    return Finding(
+        "rank-local-decision",
+        Certainty.LIKELY,
+        f"`{condition.text}` ({words.place(condition.where)}) came out differently on the ranks: {past}, and"
+        f" {case.name(found.inside)} {stand}.",
+        culprits=case.culprits(odd, condition.where),
+        victims=case.victims(odd),
+        step=case.furthest_step(found.inside),
+        evidence=(f"all ranks have made {words.plural(found.updates, 'optimizer step')}: none is a turn ahead",),
+        witnesses=(
+            Witness(Kind.SOURCE, f"the backward at {words.place(found.within)} is made under that condition only"),
+        ),
         status=case.failed_status,
         awaited=odd,
     )
