@@ -243,14 +243,14 @@ def test_where_several_went_on_early_no_number_is_told_of_the_rank_that_waits_fo
 
 def test_receives_that_came_before_lack_a_send_and_not_another_order() -> None:
     """GIVEN a worker that goes on to its next item without the result, for which the coordinator waits
-    THEN the advice is about the send, which was made before; of two first receives the order may be wrong."""
+    THEN the advice is about the send, which was made before; of two first receives one rank must send first."""
     give, take = Peer("send", 1, line=30), Peer("recv", 1, line=35)
     item, result = Peer("recv", 0, line=40), Peer("send", 0, line=45)
     left_out = diagnose(world([give, take] * 4, [*[item, result] * 3, item, item])).verdict
     assert left_out.cause == "point-to-point-deadlock"
     assert left_out.fix.startswith("make each send on every path")
     at_once = diagnose(world([take], [item])).verdict
-    assert at_once.fix.startswith("order the calls")
+    assert at_once.fix.startswith("all of these ranks receive, so one of them must send first")
 
 
 def test_a_condition_that_leads_past_one_of_many_sends_of_a_line_is_not_the_only_way() -> None:
