@@ -66,8 +66,7 @@ def _reports() -> Iterator[tuple[str, Snapshot, IsRight]]:
 
 
 def _is_told(truth: judged.Truth, judgement: Judgement) -> bool:
-    blamed = {who.rank for who in judgement.verdict.culprits if who.rank is not None}
-    return judgement.verdict.cause in truth.causes and blamed == set(truth.ranks)
+    return judgement.verdict.cause in truth.causes and {*judgement.verdict.blamed} == {*truth.ranks}
 
 
 def _simulated(first: int, count: int) -> Iterator[tuple[str, Snapshot, IsRight]]:

@@ -63,7 +63,7 @@ def _is_right(case: Case, incident: Incident) -> bool:
 
 
 def _blamed(incident: Incident) -> tuple[int, ...]:
-    return tuple(sorted({who.rank for who in incident.verdict.culprits if who.rank is not None}))
+    return tuple(sorted({*incident.verdict.blamed}))
 
 
 def _keep(case: Case, incident: Incident) -> None:

@@ -44,7 +44,7 @@ def _reports(given: Iterable[Path]) -> Iterator[Path]:
 
 
 def _told(verdict: Verdict) -> str:
-    ranks = sorted(each.rank for each in verdict.culprits if each.rank is not None)
+    ranks = sorted(verdict.blamed)
     return f"{verdict.cause}, {verdict.certainty}{f', {words.ranks(ranks)}' if ranks else ''}"
 
 

@@ -29,8 +29,7 @@ def thinned(incident: Incident) -> Incident:
 def _telling(incident: Incident) -> Iterable[int]:
     """The ranks whose evidence is worth keeping, the most telling first."""
     verdict = incident.verdict
-    blamed = [who.rank for who in verdict.culprits if who.rank is not None]
-    seen: dict[int, None] = dict.fromkeys([*blamed[: FULL // 2], *verdict.victims[:8]])
+    seen: dict[int, None] = dict.fromkeys([*verdict.blamed[: FULL // 2], *verdict.victims[:8]])
     places: set[object] = set()
     for rank in incident.ranks:
         stack = next((each.frames for each in rank.stacks if each.main), ())

@@ -234,7 +234,7 @@ def incident_summary(incident: Incident, run: str, judged_by: str = "") -> Docum
         "certainty": str(verdict.certainty),
         "summary": verdict.summary[:2000],
         "fix": verdict.fix[:2000],
-        "culprits": sorted({who.rank for who in verdict.culprits if who.rank is not None})[:1000],
+        "culprits": sorted({*verdict.blamed})[:1000],
         "host": next((who.host for who in verdict.culprits if who.host), ""),
         "judged_by": judged_by,
         **_site(incident),

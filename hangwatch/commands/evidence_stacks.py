@@ -154,7 +154,7 @@ def _of_code(aside: list[int], places: list[list[int]], stands: Mapping[int, _St
 
 def _with_places(verdict: Verdict, found: Verdict, stands: Mapping[int, _Stand]) -> Verdict:
     """The verdict of dumps and logs with where the blamed ranks stand, which may tell what these do instead."""
-    ranks = [each.rank for each in verdict.culprits if each.rank is not None]
+    ranks = [*verdict.blamed]
     seen = [rank for rank in ranks if rank in stands]
     told = tuple(f"the stack of rank {rank} stands at {stands[rank]}" for rank in seen[:_SHOWN])
     verdict = replace(verdict, evidence=(*verdict.evidence, *told))

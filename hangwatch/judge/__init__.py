@@ -88,7 +88,7 @@ def _while_it_waited(case: Case, faults: list[str]) -> Finding | None:
     if not asked_to_end:
         return told
     told = replace(told, fix=found.fix)
-    slow = any(map(then.works, then.views(found.awaited)))
+    slow = any(map(then.works, then.views(found.expected)))
     return replace(without_cause(told), certainty=Certainty.UNDETERMINED) if slow else told
 
 
@@ -109,7 +109,7 @@ def _keeps_none_waiting(case: Case, found: Finding) -> bool:
     """
     if found.cause not in _LACKING:
         return False
-    ranks = {culprit.rank for culprit in found.culprits if culprit.rank is not None} | {*found.awaited}
+    ranks = {*found.blamed, *found.expected}
     if not ranks or not case.ends_beside(ranks):
         return False
     ports = store_ports(case)

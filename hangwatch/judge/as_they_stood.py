@@ -9,7 +9,7 @@ from hangwatch.catalogue import cause
 from hangwatch.facts.calls.last_calls import end_sentences
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.as_it_stood import as_it_stood, how_it_ended
-from hangwatch.judge.chain import ranks_of, with_chain
+from hangwatch.judge.chain import with_chain
 from hangwatch.judge.explained import best
 from hangwatch.judge.histories import CALLS, HISTORIES
 from hangwatch.model import Certainty, Status
@@ -38,7 +38,7 @@ def _first(rules: Iterable[Rule], case: Case) -> Finding | None:
 
 def until_the_end(case: Case, then: Case, finding: Finding) -> Finding:
     """`finding`, which is true of the ranks as they stood (`then`), told of the job that has ended (`case`)."""
-    victims = then.victims(ranks_of(finding.culprits)) if finding.victims is None else finding.victims
+    victims = then.victims(finding.blamed) if finding.victims is None else finding.victims
     return replace(
         with_chain(then, finding, victims),
         certainty=Certainty.LIKELY if finding.certainty is Certainty.PROVEN else finding.certainty,

@@ -17,7 +17,7 @@ _Kind = tuple[str, Frame]  # the type, and the user's line
 
 def caught_by_culprits_alone(case: Case, finding: Finding) -> tuple[str, ...]:
     """Sentences on the first errors that each culprit has caught and no other rank; none that `finding` tells of."""
-    culprits = sorted({who.rank for who in finding.culprits if who.rank in case.ranks})
+    culprits = sorted(case.ranks.keys() & finding.blamed)
     others = [rank for rank in case.ranks if rank not in culprits]
     if not culprits or not others:
         return ()

@@ -23,15 +23,10 @@ def with_chain(case: Case, finding: Finding, victims: tuple[int, ...]) -> Findin
     """`finding` with its waits and ends; those of ranks that were looked at as they stood before stay."""
     if finding.ends is not None:
         return finding
-    blamed = ranks_of(finding.culprits)
+    blamed = finding.blamed
     waits = chain(case, blamed, victims) if finding.waits is None else finding.waits
     waits = (*waits, *own_waits(case, blamed, waits))
     return replace(finding, waits=waits, ends=chain_ends(case, finding.culprits, waits))
-
-
-def ranks_of(culprits: Iterable[Culprit]) -> list[int]:
-    """The ranks at fault, or whose processes are."""
-    return [culprit.rank for culprit in culprits if culprit.rank is not None]
 
 
 def chain(case: Case, culprits: Sequence[int], victims: tuple[int, ...]) -> tuple[Wait, ...]:

@@ -33,14 +33,10 @@ def explains(other: Finding, found: Finding) -> bool:
 
     That an awaited rank is gone by now may itself be a consequence of the abort.
     """
-    ranks = _blamed(other)
+    ranks = {*other.blamed}
     if found.cause == "undetermined":
         return bool(ranks) and other.cause != "rank-died" and ranks.isdisjoint(found.victims or ())
-    return found.cause in cause(other.cause).explains and ranks in (_blamed(found), set(found.awaited))
-
-
-def _blamed(finding: Finding) -> set[int]:
-    return {culprit.rank for culprit in finding.culprits if culprit.rank is not None}
+    return found.cause in cause(other.cause).explains and ranks in ({*found.blamed}, {*found.expected})
 
 
 def _because_of(other: Finding, found: Finding) -> Finding:

@@ -16,7 +16,7 @@ from hangwatch.facts.witness import sentences
 from hangwatch.judge.alternatives import alternatives
 from hangwatch.judge.argument import hang_certainty
 from hangwatch.judge.caught_alone import caught_by_culprits_alone
-from hangwatch.judge.chain import ranks_of, with_chain
+from hangwatch.judge.chain import with_chain
 from hangwatch.judge.version_hints import hints
 from hangwatch.model import Certainty, Culprit, Excerpt, Judgement, Stage, Status, Verdict
 from hangwatch.rules.finding import Finding
@@ -36,8 +36,10 @@ def judged(case: Case, finding: Finding) -> Judgement:
     """The judgement that follows from `finding`."""
     entry = cause(finding.cause)
     if finding.certainty is Certainty.UNDETERMINED:
-        finding = replace(finding, culprits=(), ends=None)  # no rank is blamed where the witnesses disagree
-    victims = case.victims(ranks_of(finding.culprits)) if finding.victims is None else finding.victims
+        finding = replace(
+            finding, culprits=(), awaited=finding.expected, ends=None
+        )  # no rank is blamed where the witnesses disagree
+    victims = case.victims(finding.blamed) if finding.victims is None else finding.victims
     state = status(case, finding)
     hang, argument = hang_certainty(case, state, finding)
     finding = with_chain(case, finding, victims)
@@ -71,8 +73,7 @@ def _of_the_environment(case: Case, finding: Finding) -> tuple[str, ...]:
     """What the environment gives the culprits otherwise: it may be why ranks that run one program do not do alike."""
     if finding.cause not in _BY_THE_PROGRAM:
         return ()
-    blamed = {culprit.rank for culprit in finding.culprits if culprit.rank is not None}
-    return tuple(each.told for each in separating(case, blamed)[:_VARIABLES])
+    return tuple(each.told for each in separating(case, {*finding.blamed})[:_VARIABLES])
 
 
 def _in_a_destructor(finding: Finding) -> str:
@@ -124,8 +125,7 @@ def status(case: Case, finding: Finding) -> Status:
         return Status.WAITING if all(view.finished for view in case) else Status.FAILED
     if case.deadlocked:
         return Status.HUNG
-    ranks = finding.awaited or tuple(culprit.rank for culprit in finding.culprits if culprit.rank is not None)
-    ranks = ranks or tuple(case.ranks)
+    ranks = finding.expected or finding.blamed or tuple(case.ranks)
     if any(map(case.works, case.views(ranks))):
         return Status.WAITING
     if standstill(case):

@@ -70,7 +70,7 @@ from hangwatch.model.process import (
 from hangwatch.model.stack import Condition, Frame, LoopFacts, StackNode, ThreadStack, WayOut
 from hangwatch.model.step import StepName
 from hangwatch.model.terms import SCHEMA, Certainty, Phase, Stage, Status
-from hangwatch.model.verdict import Alternative, ChainEnd, Culprit, Judgement, Verdict, Wait
+from hangwatch.model.verdict import Alternative, ChainEnd, Culprit, Judgement, Verdict, Wait, ranks_of
 
 __all__ = [
     "EPOCHS_KEPT",
@@ -156,4 +156,5 @@ __all__ = [
     "Wait",
     "WayOut",
     "every_rank",
+    "ranks_of",
 ]

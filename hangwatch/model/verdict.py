@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hangwatch.model.diff import RanksDiff
@@ -21,6 +22,11 @@ class Culprit:
     process: str = "rank"  # rank | loader-worker | launcher | other
     where: Frame | None = None
     excerpt: Excerpt | None = None
+
+
+def ranks_of(culprits: Iterable[Culprit]) -> tuple[int, ...]:
+    """The ranks at fault, or whose processes are, in the order of `culprits`."""
+    return tuple(culprit.rank for culprit in culprits if culprit.rank is not None)
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,11 @@ class Verdict:
     argument: tuple[str, ...] = ()  # why the job is dead: the waits, and the conditions that were checked
     diff: RanksDiff | None = None  # how the ranks' recorded calls differ; None where they do not, as far as recorded
     ends: tuple[ChainEnd, ...] = ()  # what culprits do, or wait for, that wait for no rank; older reports have none
+
+    @property
+    def blamed(self) -> tuple[int, ...]:
+        """The ranks at fault, or whose processes are."""
+        return ranks_of(self.culprits)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from hangwatch.model import (
     Trend,
     Verdict,
     Wait,
+    ranks_of,
 )
 from hangwatch.words import at, duration, ended, place, ranges, ranks, runs, size, verb
 
@@ -118,7 +119,7 @@ def culprits(blamed: tuple[Culprit, ...], most: int = 3) -> str:
     """All culprits: each by name where they are few, by ranges of ranks where they are many."""
     if len(blamed) <= most:
         return "; ".join(culprit(who) for who in blamed)
-    known = [who.rank for who in blamed if who.rank is not None]
+    known = ranks_of(blamed)
     name = ranks(known) if known else f"{len(blamed)} processes"
     hosts = sorted({who.host for who in blamed if who.host})
     if not hosts:

@@ -39,5 +39,4 @@ def ended_the_loop(case: Case, cause: str) -> Finding | None:
         evidence=(numbers_apart(case, run),),
         witnesses=(Witness(Kind.FACT, told),),
         status=case.failed_status,
-        awaited=run.ranks,
     )

@@ -45,5 +45,4 @@ def logged_unlike(case: Case, cause: str) -> Finding | None:
         evidence=(f"{made}, and one of {case.name(left)} that does not",),
         witnesses=sides.why,
         status=case.failed_status,
-        awaited=sides.odd,
     )

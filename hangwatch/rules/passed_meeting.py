@@ -33,7 +33,6 @@ def went_by(case: Case, cause: str) -> Finding | None:
         step=case.step_of(found.waiting),
         evidence=evidence_of(found.ways),
         witnesses=(_witness(case, found, waiting),),
-        awaited=odd,
     )
 
 

@@ -69,7 +69,6 @@ def left_after_fewer_turns(case: Case, cause: str, *, of_few: bool = False) -> F
             *ways_out(short.loop),
         ),
         status=Status.FAILED if failed else None,
-        awaited=short.left,
         not_causes=way.not_causes,
     )
 
@@ -138,7 +137,6 @@ def _more_turns(case: Case, short: FewerTurns, cause: str) -> Finding:
             *ways_out(short.loop),
         ),
         status=case.failed_status,
-        awaited=short.inside,
     )
 
 

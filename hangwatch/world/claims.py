@@ -35,7 +35,7 @@ def check(verdict: Verdict, lives: tuple[Life, ...]) -> Checked:
 
 
 def _context(verdict: Verdict, lives: tuple[Life, ...]) -> Job:
-    blamed = frozenset(who.rank for who in verdict.culprits if who.rank is not None)
+    blamed = frozenset(verdict.blamed)
     job = Job(lives, blamed, words.step(verdict.step))
     for sentence in verdict.evidence:
         if counts := re.fullmatch(COUNTS, sentence):

@@ -68,7 +68,7 @@ def score(played: Played) -> Score:
 
 def outcome(played: Played, judgement: Judgement) -> Outcome:
     truth, verdict = played.truth, judgement.verdict
-    blamed = {who.rank for who in verdict.culprits if who.rank is not None}
+    blamed = {*verdict.blamed}
     if blamed - truth.guilty:
         return Outcome.PROVEN_INNOCENT if verdict.certainty is Certainty.PROVEN else Outcome.INNOCENT
     if verdict.cause == "undetermined":

@@ -135,7 +135,7 @@ class Player:
             note = "" if well else f"exit code {code}: {_last_line(output)}" if code else "it did not end"
             return Played(Result(case.title, case.causes, case.healthy and well, note=note))
         verdict = incident.verdict
-        culprits = tuple(sorted({who.rank for who in verdict.culprits if who.rank is not None}))
+        culprits = tuple(sorted({*verdict.blamed}))
         any_of_two = case.majority and self.ranks == 2
         right = verdict.cause in case.causes and (any_of_two or case.culprits in (None, culprits))
         notes = [f"{note.source}: {note.detail or 'answered'}" for note in incident.capture if note.source in TOLD]

@@ -142,4 +142,4 @@ def _run(what: Play, first: Incident | None, final: Incident | None, took: float
 
 
 def _named(incident: Incident) -> tuple[int, ...]:
-    return tuple(sorted({culprit.rank for culprit in incident.verdict.culprits if culprit.rank is not None}))
+    return tuple(sorted({*incident.verdict.blamed}))

@@ -38,7 +38,6 @@ def duplicate_gpu(case: Case) -> Finding | None:
             *(f"{words.ranks(view.rank for view in views)}: GPU {gpu} of {host}" for (host, gpu), views in shared),
         ),
         status=Status.FAILED if refused else None,
-        awaited=tuple(ranks),
     )
 
 

@@ -59,7 +59,6 @@ def communicates_as_it_compiles(case: Case) -> Finding | None:
         evidence=(f"the call of rank {first.rank} was made within its compiler, and that of no other rank",),
         fix="let all ranks compile in the same step: mark what varies as dynamic (torch._dynamo.mark_dynamic), or make"
         " no collective while a compiler runs",
-        awaited=tuple(compilers),
     )
 
 

@@ -65,7 +65,6 @@ def turns_by_a_lock(case: Case) -> Finding | None:
         victims=case.victims(circle),
         step=case.ranks[circle[0]].step,
         evidence=tuple(_turn(case, rank) for rank in circle[: words.SHOWN]),
-        awaited=tuple(circle),
     )
 
 
@@ -193,7 +192,6 @@ def _mispaired(case: Case, group: Group, seq: int, found: dict[int, dict[int, Co
             f"thread {thread!r} has issued calls in that group on every rank, between those of the main thread",
         ),
         status=case.failed_status,
-        awaited=tuple(found),
     )
 
 
@@ -230,5 +228,4 @@ def mispaired_threads(case: Case) -> Finding | None:
             ),
         ),
         status=Status.FAILED if ended else None,
-        awaited=tuple(calls),
     )

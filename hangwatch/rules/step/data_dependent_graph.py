@@ -62,7 +62,6 @@ def _without_gradients(case: Case, short: Unreduced) -> Finding:
         evidence=(counted(case, short.found),) if short.found is not None else (),
         witnesses=witnesses,
         status=case.failed_status,
-        awaited=short.ranks,
     )
 
 
@@ -125,7 +124,6 @@ def _without_call(case: Case, found: LeftOut) -> Finding:
         step=step,
         evidence=(f"{who} called backward{words.in_step(step)}",),
         witnesses=witnesses_of(case, found),
-        awaited=found.ahead,
     )
 
 
@@ -158,5 +156,4 @@ def _without_module(case: Case, found: Disagreement) -> Finding:
         evidence=(counted(case, found.found),) if found.found is not None else (),
         witnesses=witnesses,
         status=case.failed_status,
-        awaited=odd,
     )

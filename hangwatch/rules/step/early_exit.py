@@ -61,7 +61,6 @@ def early_exit(case: Case) -> Finding | None:
         evidence=_ways_out_of(case, left, loop),
         witnesses=witnesses,
         details=(f"{or_error[0].upper()}{or_error[1:]}.",) if or_error else (),
-        awaited=left,
     )
 
 
@@ -127,7 +126,6 @@ def ended_its_epoch_early(case: Case) -> Finding | None:
         victims=tuple(others),
         step=first.step,
         evidence=(f"in all epochs on record, ranks called from {words.place(first.where)} in the last step alone",),
-        awaited=left,
     )
 
 
@@ -158,7 +156,6 @@ def stopped_after_epoch(case: Case) -> Finding | None:
         step=StepName(found.epoch + 1, 0, None if first.step.step is None else first.step.step + 1),
         evidence=(f"{others} {began}", *switch, *ways_out_of_outer(found.loop)),
         witnesses=witnesses,
-        awaited=found.left,
     )
 
 

@@ -25,7 +25,7 @@ def group_order_cycle(case: Case) -> Finding | None:
 
 def _in_a_circle(case: Case, entries: list[Blocked]) -> Finding:
     found, circle = by_queues(case), {entry.rank for entry in entries}
-    named = {each.rank for each in found.culprits if each.rank is not None} if found is not None else set()
+    named = {*found.blamed} if found is not None else set()
     if found is not None and found.certainty is not Certainty.UNDETERMINED and named and not named.issuperset(circle):
         return found
     astray = named & circle

@@ -32,7 +32,6 @@ def signal_handler_deadlock(case: Case) -> Finding | None:
         evidence=(
             f"{view.main.handler} is registered with signal.signal and stands above the code that it interrupted",
         ),
-        awaited=tuple(culprits),
     )
 
 

@@ -232,7 +232,6 @@ def outside_of_join(case: Case) -> Finding | None:
         step=case.furthest_step(found.ranks),
         evidence=(f"collective {found.call.seq} of group {found.group.name} {pair}",),
         status=case.failed_status,
-        awaited=found.ranks,
     )
 
 
@@ -292,7 +291,6 @@ def _of_validation(case: Case, uneven: Uneven, loader: LoaderFacts) -> Finding:
         culprits=case.culprits(uneven.short, loader.where),
         step=last,
         witnesses=witnesses,
-        awaited=uneven.short,
     )
 
 
@@ -328,7 +326,6 @@ def batches_discarded(case: Case) -> Finding | None:
         culprits=case.culprits(culprits),
         step=since.name,
         witnesses=witnesses,
-        awaited=culprits,
     )
 
 

@@ -283,7 +283,6 @@ def aborted_by_a_peers_size(case: Case) -> Finding | None:
         evidence=end_sentences(case),
         witnesses=(Witness(Kind.HABIT, habit),) if habit else (),
         status=Status.FAILED,
-        awaited=odd,
     )
 
 

@@ -33,7 +33,6 @@ def issued_in_another_order(case: Case) -> Finding | None:
         step=case.ranks[odd[0]].step,
         evidence=(*habit, "each of these calls was made on both sides: none was left out"),
         status=case.failed_status,
-        awaited=odd,
     )
 
 

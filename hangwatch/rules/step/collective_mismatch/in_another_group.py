@@ -35,5 +35,4 @@ def called_in_another_group(case: Case) -> Finding | None:
             Witness(Kind.HABIT, f"all earlier calls of {ranks} on record from there were in group {found.usual}"),
         ),
         status=case.failed_status,
-        awaited=found.ranks,
     )

@@ -148,7 +148,6 @@ def caught_in_forward(case: Case) -> Finding | None:
             *(_numbers(case, found) if came_early and found is not None else ()),
         ),
         status=case.failed_status,
-        awaited=ranks,
     )
 
 
@@ -222,7 +221,6 @@ def _recorded(case: Case, views: list[RankView], error: ExceptionFacts, later: l
         evidence=tuple(f"rank {rank} recorded {text}{words.at(where)}" for rank in ranks[: words.SHOWN]),
         details=(f"{case.name(later, capital=True)} raised errors after {it}.",) if later else (),
         status=Status.FAILED if first.dead and len(waiting) < len(living) else None,
-        awaited=ranks,
     )
 
 
@@ -264,7 +262,6 @@ def _hidden(case: Case) -> Finding | None:
         evidence=tuple(
             f"rank {view.rank} stands in {_block(view)} at {words.place(view.where)}" for view in hiding[:8]
         ),
-        awaited=tuple(culprits),
     )
 
 
@@ -292,7 +289,6 @@ def caught_around_its_loop(case: Case) -> Finding | None:
         culprits=case.culprits(left),
         step=first.step,
         evidence=(*drawn_words(case, uneven), f"the loop at {words.place(loop.where)} has no break and no return"),
-        awaited=left,
     )
 
 

@@ -35,5 +35,4 @@ def called_again(case: Case) -> Finding | None:
             f"by the source, that loop has another turn only after an error, at {clause}",
         ),
         status=case.failed_status,
-        awaited=ranks,
     )

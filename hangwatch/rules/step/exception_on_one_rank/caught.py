@@ -55,7 +55,6 @@ def caught_where_it_parted(case: Case) -> Finding | None:
             f"{rest} recorded no error in that step",
         ),
         status=case.failed_status,
-        awaited=ranks,
     )
 
 
@@ -93,7 +92,6 @@ def caught_without_backward(case: Case) -> Finding | None:
         step=first.step,
         evidence=(f"rank {first.rank} recorded that error in {words.step(first.step)}, and {others} none",),
         status=case.failed_status,
-        awaited=ranks,
     )
 
 
@@ -152,7 +150,6 @@ def caught_in_its_backward(case: Case) -> Finding | None:
         step=short.step,
         witnesses=tuple(witnesses),
         status=case.failed_status,
-        awaited=ranks,
     )
 
 
@@ -184,7 +181,6 @@ def caught_at_its_loader(case: Case) -> Finding | None:
                 if view.loader is not None
             ),
         ),
-        awaited=ranks,
     )
 
 
@@ -211,7 +207,6 @@ def caught_past_a_call(case: Case) -> Finding | None:
         step=found.step,
         evidence=(f"the source shows no way past {found.name} but {handlers}",),
         status=case.failed_status,
-        awaited=found.without,
     )
 
 

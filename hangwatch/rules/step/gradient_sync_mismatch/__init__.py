@@ -239,7 +239,6 @@ def split_or_repeated(case: Case) -> Finding | None:
             else Witness(Kind.HABIT, f"{others} made as many in each forward"),
         ),
         status=case.failed_status,
-        awaited=found.behind,
     )
 
 
@@ -263,7 +262,6 @@ def accumulated_otherwise(case: Case) -> Finding | None:
         step=case.ranks[found.odd[0]].step,
         witnesses=(Witness(Kind.MAJORITY, f"most ranks agree: {others}"),),
         status=case.failed_status,
-        awaited=found.odd,
     )
 
 

@@ -131,7 +131,6 @@ def _without_answer(case: Case) -> Finding | None:
         step=case.ranks[found.rank].step,
         evidence=evidence_of(ways),
         witnesses=witnesses,
-        awaited=(found.rank,),
     )
 
 
@@ -173,7 +172,6 @@ def _with_a_root(case: Case) -> Finding | None:
         victims=case.victims([root.rank]),
         step=case.ranks[root.rank].step,
         evidence=(f"rank {entry.rank} has not come to {call_words(root)}",),
-        awaited=(root.rank,),
     )
 
 
@@ -281,7 +279,6 @@ def _of_habit(case: Case, found: LeftHabit) -> Finding:
         step=found.step or case.ranks[found.rank].step,
         evidence=(*evidence_of(ways), *ways_to_leave(loop)),
         witnesses=witnesses,
-        awaited=(found.rank,),
     )
 
 

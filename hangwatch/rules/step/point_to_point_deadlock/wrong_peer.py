@@ -35,7 +35,6 @@ def names_the_wrong_peer(case: Case) -> Finding | None:
         victims=tuple(sorted(set(case.blocked) - {rank})),
         step=case.ranks[rank].step,
         evidence=(*_unserved(case, found), found.why, *_numbered_otherwise(case, found)),
-        awaited=(rank,),
     )
 
 

@@ -85,7 +85,6 @@ def _finding(case: Case, found: Disagreement) -> Finding:
         step=found.step,
         evidence=(*((counted(case, found.found),) if found.found is not None else ()), *_in_other_groups(case, found)),
         witnesses=witnesses,
-        awaited=found.odd,
     )
 
 
@@ -138,7 +137,6 @@ def counts_on_from_elsewhere(case: Case) -> Finding | None:
             Witness(Kind.SOURCE, "the source shows no turn of the loop without the call of a step"),
             Witness(Kind.PLACE, f"no rank had made {found.call} by that call path before"),
         ),
-        awaited=odd,
     )
 
 

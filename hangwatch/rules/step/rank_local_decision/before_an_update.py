@@ -37,7 +37,6 @@ def left_an_update_out(case: Case) -> Finding | None:
         evidence=(counted, *_candidates(found)),
         witnesses=tuple(witnesses),
         status=case.failed_status,
-        awaited=odd,
     )
 
 

@@ -51,7 +51,6 @@ def decided_by_a_trainer(case: Case) -> Finding | None:
         evidence=(f"{ways}, as number {branch.found.seq} of group {branch.found.group.name}",),
         witnesses=branch.why,
         status=case.failed_status,
-        awaited=branch.odd,
     )
 
 
@@ -114,5 +113,4 @@ def _of_a_switch(
         witnesses=(Witness(Kind.SOURCE, f"{words.place(first.where)} sets it by what may differ by rank"),),
         details=details,
         status=case.failed_status,
-        awaited=odd,
     )

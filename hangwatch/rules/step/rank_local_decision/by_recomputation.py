@@ -38,5 +38,4 @@ def repeated_in_the_backward(case: Case) -> Finding | None:
             f"no recorded call of {case.name(found.others)} was made so",
         ),
         status=case.failed_status,
-        awaited=odd,
     )

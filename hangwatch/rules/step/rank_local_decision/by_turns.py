@@ -60,7 +60,6 @@ def left_an_inner_loop(case: Case) -> Finding | None:
         step=case.ranks[found.made[0]].step,
         evidence=(f"{last} was made by all of them in that loop", *((habit,) if habit else ())),
         status=case.failed_status,
-        awaited=odd,
     )
 
 
@@ -100,7 +99,6 @@ def made_fewer_turns_of_a_step(case: Case) -> Finding | None:
             f"{case.name(found.ahead)} came to {words.place(found.lines[1])} by the same call as in earlier steps",
         ),
         witnesses=witnesses_of(case, found),
-        awaited=odd,
     )
 
 
@@ -143,7 +141,6 @@ def made_fewer_turns_through_its_items(case: Case) -> Finding | None:
         evidence=(counted(case, found),),
         witnesses=found.witnesses,
         status=case.failed_status,
-        awaited=few,
     )
 
 
@@ -184,7 +181,6 @@ def made_unlike_turns(case: Case) -> Finding | None:
         step=found.step,
         evidence=(counted(case, found), *((passed_at(found.ways, call),) if found.ways else ())),
         status=case.failed_status,
-        awaited=odd,
     )
 
 

@@ -96,7 +96,6 @@ def _finding(case: Case, found: _Repeated) -> Finding:
         evidence=found.evidence,
         witnesses=found.witnesses,
         status=case.failed_status,
-        awaited=found.ranks,
     )
 
 

@@ -92,7 +92,6 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
             *((passed_at(ways, "that call"),) if ways else ()),
         ),
         witnesses=witnesses,
-        awaited=alone,
     )
 
 

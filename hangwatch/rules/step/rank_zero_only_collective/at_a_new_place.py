@@ -151,7 +151,6 @@ def _alone(case: Case, found: Mismatch, alone: tuple[int, ...]) -> Finding:
         evidence=tuple(_paired(case, each, alone) for each in meetings),
         witnesses=witnesses,
         status=case.failed_status,
-        awaited=alone,
     )
 
 

@@ -52,5 +52,4 @@ def _alone(case: Case, extra: ExtraCalls, others_say: tuple[Witness, ...]) -> Fi
         evidence=sentences(case, extra),
         witnesses=(*place, *others_say),
         status=case.failed_status,
-        awaited=extra.ranks,
     )

@@ -57,7 +57,6 @@ def _found(case: Case, left: list[int], stayed: list[int]) -> Finding | None:
             alone_at(case, "a collective", f"at {words.place(where)}"),
             *((Witness(Kind.SOURCE, asked_for_the_rank(guard)),) if guard is not None else ()),
         ),
-        awaited=tuple(stayed),
     )
 
 

@@ -68,5 +68,4 @@ def _found(case: Case, lasts: dict[int, Last], alone: tuple[int, ...], others: t
             Witness(Kind.SOURCE, f"no condition on the rank leads to {words.place(theirs.where)}"),
         ),
         status=Status.FAILED,
-        awaited=alone,
     )

@@ -37,7 +37,6 @@ def called_before_it_lets_them_in(case: Case) -> Finding | None:
         victims=outside,
         step=first.step,
         witnesses=witnesses,
-        awaited=inside,
     )
 
 

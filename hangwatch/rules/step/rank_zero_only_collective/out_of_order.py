@@ -31,7 +31,6 @@ def behind_a_rank_check(case: Case, departure: Departure) -> Finding | None:
         culprits=case.culprits(who, guard.where),
         step=case.furthest_step(who),
         evidence=(asked_for_the_rank(guard),),
-        awaited=who,
     )
 
 

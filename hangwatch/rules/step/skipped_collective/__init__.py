@@ -64,7 +64,6 @@ def skipped_collective(case: Case) -> Finding | None:
             *_now(case, case.ranks.get(found.who[0])),
         ),
         witnesses=found.witnesses,
-        awaited=found.all_who,
     )
 
 

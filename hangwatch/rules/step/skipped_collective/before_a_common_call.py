@@ -68,5 +68,4 @@ def _left_out(case: Case, extra: ExtraCalls, errors: tuple[Bypass, ...], *, usua
         evidence=sentences(case, extra),
         witnesses=tuple(witnesses),
         status=case.failed_status,
-        awaited=extra.others,
     )

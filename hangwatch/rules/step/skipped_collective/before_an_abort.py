@@ -85,5 +85,4 @@ def _finding(case: Case, place: Site, rest: tuple[int, ...], lasts: dict[int, La
             Witness(WitnessKind.HABIT, f"{case.name(rest)} called it {often}in every earlier step that is recorded"),
         ),
         status=Status.FAILED,
-        awaited=rest,
     )

@@ -40,5 +40,4 @@ def went_by_for_its_rank(case: Case) -> Finding | None:
         evidence=evidence_of(found.ways),
         witnesses=(Witness(Kind.MAJORITY, f"most ranks made it: {most}"),),
         status=case.failed_status,
-        awaited=found.without,
     )

@@ -36,5 +36,4 @@ def _left_out(case: Case, found: CountsApart) -> Finding:
             Witness(Kind.HABIT, f"before, {found.call} came every {found.interval} steps on all of these ranks"),
             Witness(Kind.SOURCE, f"{interval} comes out alike at the same count"),
         ),
-        awaited=found.made,
     )

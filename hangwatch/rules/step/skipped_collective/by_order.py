@@ -36,7 +36,6 @@ def skipped_by_site(case: Case) -> Finding | None:
         step=step,
         evidence=evidence_of(ways, "all calls of that loop" if in_part_of_turn(case, found.skipped) else "that call"),
         witnesses=witnesses,
-        awaited=ahead,
     )
 
 
@@ -68,5 +67,4 @@ def skipped_by_order(case: Case) -> Finding | None:
             f"{recorded}on rank {rank}, every earlier call at {second} came right after one at {first}",
             *evidence_of(ways),
         ),
-        awaited=(rank,),
     )

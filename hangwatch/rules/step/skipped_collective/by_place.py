@@ -48,7 +48,6 @@ def _left_out(case: Case, found: tuple[Early, ...]) -> Finding:
         step=step,
         evidence=(f"{call} of rank {first.rank} was {place}, and {habit}",),
         status=case.failed_status,
-        awaited=ranks,
     )
 
 
@@ -72,5 +71,4 @@ def _left_out_before_gradients(case: Case, first: Early, ranks: tuple[int, ...])
             *evidence_of(ways),
         ),
         status=case.failed_status,
-        awaited=ranks,
     )

@@ -50,7 +50,6 @@ def made_fewer_calls(case: Case) -> Finding | None:
             *evidence_of(passed),
         ),
         status=None if case.blocked else Status.FAILED,
-        awaited=short.left,
     )
 
 
@@ -100,7 +99,6 @@ def passed_a_call(case: Case) -> Finding | None:
             f"{case.name(past)} {'has' if one else 'have'} been at {words.place(there)} before, as the others",
             *evidence_of(ways),
         ),
-        awaited=past,
     )
 
 

@@ -44,5 +44,4 @@ def left_out_of_a_round(case: Case) -> Finding | None:
             *evidence_of(ways, sites_of(case).called(ahead.ranks[0], due.kind, place)),
         ),
         status=case.failed_status,
-        awaited=ahead.ranks,
     )

@@ -34,5 +34,4 @@ def left_out_in_another_loop(case: Case) -> Finding | None:
         evidence=evidence_of(ways),
         witnesses=(Witness(Kind.FACT, f"{everyone} drew {batches} there, all that it has"),),
         status=case.failed_status,
-        awaited=run.ranks,
     )

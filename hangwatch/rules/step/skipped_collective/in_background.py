@@ -60,7 +60,6 @@ def left_out_in_the_background(case: Case) -> Finding | None:
             Witness(Kind.MAJORITY, f"most ranks have made that call: {case.name(found.waiting)}"),
             Witness(Kind.HABIT, f"before, {case.name(found.past)} made that call as often as the others"),
         ),
-        awaited=found.past,
     )
 
 

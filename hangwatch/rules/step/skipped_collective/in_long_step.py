@@ -65,7 +65,6 @@ def left_out_with_its_step(case: Case) -> Finding | None:
             f"in group {hit.group} it issued {made} in that step, and {turns} take {due}",
             *evidence_of(ways),
         ),
-        awaited=(hit.rank,),
     )
 
 

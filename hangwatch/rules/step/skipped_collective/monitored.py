@@ -37,7 +37,6 @@ def passed_a_monitored_barrier(case: Case) -> Finding | None:
         step=waiter.step,
         evidence=(f"{names} made that call in earlier steps, and not in {step}", *end_sentences(case)),
         status=Status.FAILED,
-        awaited=ranks,
     )
 
 

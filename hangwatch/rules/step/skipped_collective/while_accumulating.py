@@ -37,7 +37,6 @@ def left_a_backward_out(case: Case) -> Finding | None:
         evidence=evidence_of(ways),
         witnesses=witnesses,
         status=case.failed_status,
-        awaited=odd,
     )
 
 

@@ -106,5 +106,4 @@ def late_for_new_group(case: Case) -> Finding | None:
         victims=stuck,
         evidence=tuple(sentences(call)),
         stage=Stage.START,
-        awaited=awaited,
     )

@@ -33,5 +33,4 @@ def answers_no_call(case: Case) -> Finding | None:
         victims=tuple(asking),
         step=first.view.step,
         evidence=sentences(found),
-        awaited=tuple(ranks),
     )
