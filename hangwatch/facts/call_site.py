@@ -7,6 +7,7 @@ from functools import lru_cache
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
+from hangwatch import words
 from hangwatch.model import Collective, Frame
 from hangwatch.ranks.flight_recorder import by_autograd
 from hangwatch.ranks.ledger import family
@@ -95,6 +96,11 @@ def recorded_site(call: Collective) -> Site:
 def site_of(op: str, frames: tuple[Frame, ...]) -> Site:
     """The site of a call of `op` that was made by `frames`."""
     return Site(family(op), path(frames), caller(frames) or NOT_KNOWN, via(frames))
+
+
+def call_at(call: Collective) -> str:
+    """`all_reduce (train.py:60)`: a recorded call, and the user's line that made it."""
+    return f"{call.op}{words.at(user_frame(call.frames))}"
 
 
 def framework(found: Site) -> Frame | None:

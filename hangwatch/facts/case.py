@@ -334,10 +334,14 @@ class Case:
         steps = Counter(view.step for view in self.views(ranks))
         return steps.most_common(1)[0][0] if steps else StepName()
 
+    def say(self, ranks: Iterable[int], one: str, many: str, *, capital: bool = False) -> str:
+        """`rank 3 has`, `ranks 0-2 have`: the ranks, with the form of a verb that fits how many they are."""
+        found = list(ranks)
+        return f"{self.name(found, capital=capital)} {words.verb(len(found), one, many)}"
+
     def wait_words(self, ranks: Iterable[int]) -> str:
         """`ranks 0-2 wait`, `rank 3 waits`."""
-        found = list(ranks)
-        return f"{self.name(found)} {words.verb(len(found), 'waits', 'wait')}"
+        return self.say(ranks, "waits", "wait")
 
     def name(self, ranks: Iterable[int], *, capital: bool = False) -> str:
         """The ranks in words: "all ranks", "ranks 0-2"."""

@@ -268,6 +268,11 @@ def key_words(missing: MissingKey) -> str:
     return f"{noun} {words.listed(repr(key) for key in missing.keys)} of a store"
 
 
+def error_at(error: ExceptionFacts) -> str:
+    """`ValueError: no such class (train.py:12)`: an error, and the user's line where it was raised."""
+    return f"{words.error(error)}{words.at(user_frame(error.frames))}"
+
+
 def _sizes(word: LastWord) -> str:
     if word.received is None or word.expected is None:
         return "a message of another size came than its call expected"

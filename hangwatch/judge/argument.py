@@ -47,7 +47,7 @@ def argument(case: Case) -> tuple[str, ...]:
     if len(shared) > MOST_WAITS:
         waits.append(f"{len(shared) - MOST_WAITS} more waits are alike")
     gone = sorted(case.gone)
-    ended = (f"{case.name(gone)} {words.verb(len(gone), 'has', 'have')} ended or cannot run",) if gone else ()
+    ended = (f"{case.say(gone, 'has', 'have')} ended or cannot run",) if gone else ()
     return (
         *waits,
         *ended,
@@ -83,7 +83,7 @@ def patience(case: Case) -> tuple[str, ...]:
     limit = words.duration(max(map(_limit_s, still)))
     ranks = case.name([view.rank for view in still])
     computing = [view.rank for view in still if _limit_s(view) > view.evidence.patience_s]
-    since = f", as {case.name(computing)} {words.verb(len(computing), 'computes', 'compute')}" if computing else ""
+    since = f", as {case.say(computing, 'computes', 'compute')}" if computing else ""
     return (f"no counter of {ranks} has moved for {words.duration(least)}: after {limit} that is called hung{since}",)
 
 

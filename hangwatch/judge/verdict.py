@@ -164,7 +164,5 @@ def places_of_victims(case: Case, victims: tuple[int, ...]) -> tuple[str, ...]:
     for (call, place), ranks in sorted(places.items(), key=lambda item: -len(item[1]))[:4]:
         name = CALLED.get(call, call)
         where = f" ({place})" if place else ""
-        sentences.append(
-            f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'waits', 'wait')} in {name}{where}."
-        )
+        sentences.append(f"{case.say(ranks, 'waits', 'wait', capital=True)} in {name}{where}.")
     return tuple(sentences)

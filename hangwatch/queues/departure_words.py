@@ -77,8 +77,7 @@ def said(departure: Departure) -> tuple[str, str]:
     if departure.kind is Kind.MOVED:
         told = (
             f"{who} made {words.plural(departure.count, 'call')} of {group.title} in another order, from number"
-            f" {number} on: {shape(departure.own)}{own} there, where the others call"
-            f" {shape(departure.usual)}{usual}."
+            f" {number} on: {shape(departure.own)}{own} there, where the others call {shape(departure.usual)}{usual}."
         )
         return told, "collective-mismatch"
     told = (

@@ -47,8 +47,7 @@ def held(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     return Finding(
         "undetermined" if cut else "device-stall",
         Certainty.LIKELY if few and not running else Certainty.UNDETERMINED,
-        f"{_enqueued(queues, root)}; the"
-        f" {words.verb(len(root.awaited), 'device', 'devices')} of {ranks(root.awaited)}"
+        f"{_enqueued(queues, root)}; the {words.verb(len(root.awaited), 'device', 'devices')} of {ranks(root.awaited)}"
         f" {words.verb(len(root.awaited), 'has', 'have')} not started it, and {before}.",
         stage=Stage.DEVICE,
         passing=True,

@@ -71,9 +71,8 @@ def _finding(chain: Chain, group: Communicator, odd: list[End], count: int, usua
     return Finding(
         "point-to-point-deadlock",
         Certainty.LIKELY,
-        f"Rank {rank} made {count} microbatches in its last phase where its peers"
-        f" and the other stages made {usual}: {made} sends and receives than {ranks(peers)}"
-        f" {words.verb(len(peers), 'has', 'have')} for it.",
+        f"Rank {rank} made {count} microbatches in its last phase where its peers and the other stages made {usual}:"
+        f" {made} sends and receives than {ranks(peers)} {words.verb(len(peers), 'has', 'have')} for it.",
         culprits=((rank, where),),
         victims=victims(chain.path, (rank,)),
         evidence=(f"calls in a row with {ranks(peers)}: {count} on rank {rank}, {usual} at all other ends",),

@@ -36,7 +36,7 @@ def resource(
     return Finding(
         cause,
         certainty,
-        f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'gets', 'get')} no more batches: {what}.",
+        f"{case.say(ranks, 'gets', 'get', capital=True)} no more batches: {what}.",
         culprits=workers or tuple(view.culprit() for view in views),
         victims=case.victims(ranks),
         step=views[0].step,

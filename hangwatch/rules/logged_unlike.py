@@ -26,7 +26,6 @@ def logged_unlike(case: Case, cause: str) -> Finding | None:
     by_rank = all(each.asks == "rank" for each in lines)
     if not lines or by_rank is not (cause == "rank-zero-only-collective"):
         return None
-    reduces, does = words.verb(len(who), "reduces", "reduce"), words.verb(len(left), "does", "do")
     told = words.either(f"at {words.place(each.where)} behind `{each.condition}`" for each in lines[: words.SHOWN])
     why = "lets only some ranks come there" if by_rank else "has probably come out differently on the ranks"
     number, file = f"number {sides.found.seq} of group {sides.found.group.name}", Path(lines[0].asked.file).name
@@ -34,8 +33,8 @@ def logged_unlike(case: Case, cause: str) -> Finding | None:
     return Finding(
         cause,
         Certainty.LIKELY,
-        f"{case.name(who, capital=True)} {reduces} a logged value that {case.name(left)} {does} not: it is logged"
-        f" {told}, which {why}.",
+        f"{case.say(who, 'reduces', 'reduce', capital=True)} a logged value that"
+        f" {case.say(left, 'does', 'do')} not: it is logged {told}, which {why}.",
         fix="log it on every rank, or without sync_dist there: the trainer reduces it over all of them"
         if by_rank
         else "log it on every rank, whatever its data: update the metric with what there is, or log a zero",

@@ -96,7 +96,7 @@ def standing(case: Case, short: FewerTurns) -> tuple[str, ...]:
     """Where both sides are, for loops whose steps are not counted."""
     if short.begun:
         return ()
-    too = f"in a loop in which {case.name(short.left)} {words.verb(len(short.left), 'has', 'have')} been too"
+    too = f"in a loop in which {case.say(short.left, 'has', 'have')} been too"
     sides = ((short.left, "outside of that loop"), (short.inside, too))
     return tuple(f"{case.name(ranks)} {_stand(case, ranks)} {what}{case.at_places(ranks)}" for ranks, what in sides)
 
@@ -125,7 +125,7 @@ def _more_turns(case: Case, short: FewerTurns, cause: str) -> Finding:
     return Finding(
         cause,
         Certainty.LIKELY,
-        f"{case.name(short.inside, capital=True)} {words.verb(len(short.inside), 'is', 'are')} still in the loop{now},"
+        f"{case.say(short.inside, 'is', 'are', capital=True)} still in the loop{now},"
         f" and {case.name(short.left)} {behind}: {'it makes' if one else 'they make'} more turns than most ranks.",
         fix=_fix(case, cause),
         culprits=case.culprits(short.inside),

@@ -46,7 +46,7 @@ def how_it_ended(case: Case) -> str:
     """`rank 1 was aborted by torch's NCCL watchdog: ALLREDUCE 8 had not completed in 10 min`."""
     ends = endings_of(case)
     if all(end.why is Why.LAUNCHER for end in ends.values()):
-        return f"{case.name(ends)} {words.verb(len(ends), 'was', 'were')} ended by SIGTERM"
+        return f"{case.say(ends, 'was', 'were')} ended by SIGTERM"
     first = min(ends, key=lambda rank: (not _gave_up(case, rank, ends[rank]), *_by(ends[rank]), rank))
     return f"{words.ranks([first])} {told(case.ranks[first], ends[first])}"
 

@@ -66,7 +66,7 @@ def awaited_device(case: Case) -> Finding | None:
     finding = Finding(
         "device-stall",
         Certainty.LIKELY if alone else Certainty.UNDETERMINED,
-        f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'waits', 'wait')} for {theirs} not finish"
+        f"{case.say(ranks, 'waits', 'wait', capital=True)} for {theirs} not finish"
         f"{words.at(first.where)}, and no collective of {them} is outstanding; {case.wait_words(victims)} for {them}"
         f"{words.at(case.usual_place(victims))}.",
         culprits=tuple(view.culprit() for view in awaited) if alone else (),

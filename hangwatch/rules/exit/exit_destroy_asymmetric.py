@@ -44,9 +44,8 @@ def destroy_asymmetric(case: Case) -> Finding | None:
     return Finding(
         "exit-destroy-asymmetric",
         case.weigh(witnesses),
-        f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'has', 'have')} ended {ended}, while"
-        f" {case.wait_words(staying)} in {first.now.called}{' of it' if ended is group else ''}"
-        f"{words.at(first.where)}{failed}.",
+        f"{case.say(ranks, 'has', 'have', capital=True)} ended {ended}, while {case.wait_words(staying)} in"
+        f" {first.now.called}{' of it' if ended is group else ''}{words.at(first.where)}{failed}.",
         culprits=tuple(view.culprit() for view in few),
         victims=tuple(remaining),
         step=first.step,

@@ -49,7 +49,7 @@ def _of_ranks(case: Case) -> Finding | None:
     return Finding(
         "output-pipe-full",
         Certainty.PROVEN if waits else Certainty.LIKELY,
-        f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'is', 'are')} stuck writing to"
+        f"{case.say(ranks, 'is', 'are', capital=True)} stuck writing to"
         f" {_OUTPUTS.get(first.file.fd, 'its output')}{words.at(first.where)}: the pipe is full, and {reading}.",
         culprits=_culprits(writers, reader, pids),
         victims=victims_of(case, ranks),

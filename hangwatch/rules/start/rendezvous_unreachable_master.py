@@ -71,7 +71,7 @@ def _goes_elsewhere(case: Case, arrivals: Arrivals, astray: list[RankView]) -> F
     return Finding(
         "rendezvous-unreachable-master",
         Certainty.PROVEN if settled and outvoted else Certainty.LIKELY,
-        f"{case.name(culprits, capital=True)} {words.verb(len(culprits), 'looks', 'look')} for the master at"
+        f"{case.say(culprits, 'looks', 'look', capital=True)} for the master at"
         f" {_addresses(astray)}, and {case.name([view.rank for view in others])} at {_addresses(others)}.",
         fix=_fix_made(everyone, name) if made else f"give every rank the same {name}: {meant}",
         culprits=tuple(view.culprit() for view in astray),
@@ -112,7 +112,7 @@ def _is_own(case: Case, made: list[int], name: str) -> Iterator[str]:
     for started, ranks in list(given.items())[: words.SHOWN]:
         processes = words.verb(len(ranks), "process", "processes")
         yield (
-            f"the {processes} of {case.name(ranks)} {words.verb(len(ranks), 'was', 'were')} started {started}: the"
+            f"the {processes} of {case.say(ranks, 'was', 'were')} started {started}: the"
             " program chooses that address itself"
         )
 
@@ -143,14 +143,14 @@ def _no_listener(case: Case, arrivals: Arrivals, lost: list[RankView]) -> Findin
     return Finding(
         "rendezvous-unreachable-master",
         Certainty.PROVEN if arrivals.no_other_rank_can_join else Certainty.LIKELY,
-        f"Rank 0 never came: no process listens at {place}, where {case.name(ranks)}"
-        f" {words.verb(len(ranks), 'tries', 'try')} to connect{words.at(lost[0].where)}.",
+        f"Rank 0 never came: no process listens at {place}, where"
+        f" {case.say(ranks, 'tries', 'try')} to connect{words.at(lost[0].where)}.",
         fix="start rank 0, or give MASTER_ADDR and MASTER_PORT of the process that is rank 0",
         culprits=(Culprit(0),),
         victims=tuple(ranks),
         evidence=(
             "there is no process for rank 0",
-            f"{case.name(ranks)} {words.verb(len(ranks), 'has', 'have')} no connection to {place}",
+            f"{case.say(ranks, 'has', 'have')} no connection to {place}",
             *_name_evidence(case, lost),
         ),
         status=_status(case, arrivals, ranks),

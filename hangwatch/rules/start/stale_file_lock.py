@@ -28,7 +28,7 @@ def stale_file_lock(case: Case) -> Finding | None:
     return Finding(
         "stale-file-lock",
         Certainty.PROVEN if settled and not shared else Certainty.LIKELY,
-        f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'waits', 'wait')} for the lock file {lock.path},"
+        f"{case.say(ranks, 'waits', 'wait', capital=True)} for the lock file {lock.path},"
         f" which belongs to {owner}{words.at(view.where)}.",
         fix=f"rm {lock.path}" + (", once no process on another machine holds it" if shared else ""),
         culprits=tuple(Culprit(None, pid, process="other") for pid in sorted(owners)),

@@ -24,7 +24,7 @@ def compile_skew(case: Case) -> Finding | None:
     return Finding(
         "compile-skew",
         Certainty.LIKELY,
-        f"{case.name(culprits, capital=True)} still {words.verb(len(culprits), 'compiles', 'compile')}"
+        f"{case.say(culprits, 'still compiles', 'still compile', capital=True)}"
         f"{words.at(view.where)}; {case.wait_words(victims)} for it.",
         culprits=tuple(other.culprit() for other in compilers),
         victims=victims,
@@ -49,8 +49,7 @@ def communicates_as_it_compiles(case: Case) -> Finding | None:
     return Finding(
         "compile-skew",
         Certainty.LIKELY,
-        f"{case.name(compilers, capital=True)} {words.verb(len(compilers), 'compiles', 'compile')} in"
-        f" {words.step(first.step) or 'this step'}, and"
+        f"{case.say(compilers, 'compiles', 'compile', capital=True)} in {words.step(first.step) or 'this step'}, and"
         f" {words.verb(len(compilers), 'waits', 'wait')} there in {first.now.call}{words.at(first.where)} for ranks"
         f" that do not; {case.wait_words(others)} elsewhere{case.at_places(others)}.",
         culprits=case.culprits(compilers),

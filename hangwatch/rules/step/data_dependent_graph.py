@@ -69,10 +69,8 @@ def _others(case: Case, short: Unreduced) -> str:
     others = [rank for rank in case.blocked if rank not in short.ranks]
     if not others or case.any_rank_failed:
         return f"No other rank can go on without {words.verb(len(short.ranks), 'it', 'them')}."
-    wait = words.verb(len(others), "waits", "wait")
-    return (
-        f"{case.name(others, capital=True)} {wait} for them; the later calls of {case.name(short.ranks)} are mispaired."
-    )
+    wait = case.say(others, "waits", "wait", capital=True)
+    return f"{wait} for them; the later calls of {case.name(short.ranks)} are mispaired."
 
 
 def _parameters(short: Unreduced) -> str:
@@ -97,12 +95,11 @@ def _witnesses(case: Case, short: Unreduced) -> tuple[Witness, ...]:
             Witness(Kind.SOURCE, f"{who} went on in that very step, so that backward was not left out as a whole")
         )
     else:
-        waiting = case.name(short.waiting)
         heard.append(
             Witness(Kind.HABIT, f"{who} is past optimizer.step() and had reduced gradients in the steps before")
         )
-        stand = words.verb(len(short.waiting), "stands", "stand")
-        heard.append(Witness(Kind.PLACE, f"{waiting} {stand} in the backward of that step"))
+        stand = case.say(short.waiting, "stands", "stand")
+        heard.append(Witness(Kind.PLACE, f"{stand} in the backward of that step"))
     return tuple(heard)
 
 

@@ -54,8 +54,7 @@ def early_exit(case: Case) -> Finding | None:
         "early-exit",
         Certainty.LIKELY if or_error else case.weigh(witnesses),
         f"{case.name(left, capital=True)} left the training loop after"
-        f" {_until_then(first, uneven, 'its' if one else 'their')}"
-        f"{now_at(case, left, where)}; the others went on.",
+        f" {_until_then(first, uneven, 'its' if one else 'their')}{now_at(case, left, where)}; the others went on.",
         culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(left)),
         step=first.step if is_fed(first, uneven) else _batch_left(first, uneven),
         evidence=_ways_out_of(case, left, loop),

@@ -37,8 +37,7 @@ def fork_deadlock(case: Case) -> Finding | None:
         f"{words.plural(len(stuck), 'child process') if not one else 'A child process'} of {case.name(ranks)}, made by"
         f" fork, {words.verb(len(stuck), 'waits', 'wait')} in {child.place} for {what} that"
         f" {words.verb(len(stuck), 'it', 'they')} inherited, and no thread is left to let it go;"
-        f" {case.name(ranks)} {words.verb(len(ranks), 'waits', 'wait')} for"
-        f" {words.verb(len(stuck), 'it', 'them')}{words.at(view.where)}{tail}.",
+        f" {case.wait_words(ranks)} for {words.verb(len(stuck), 'it', 'them')}{words.at(view.where)}{tail}.",
         culprits=tuple(
             Culprit(owner.rank, each.pid, owner.evidence.host, process="other", where=each.where or owner.where)
             for owner, each in stuck

@@ -29,7 +29,7 @@ def gil_held(case: Case) -> Finding | None:
     return Finding(
         "gil-held",
         Certainty.LIKELY,
-        f"{case.name(culprits, capital=True)} {words.verb(len(culprits), 'is', 'are')} in a C call that holds the"
+        f"{case.say(culprits, 'is', 'are', capital=True)} in a C call that holds the"
         f" interpreter lock{inside}{words.at(view.where)}{tail}.",
         culprits=tuple(other.culprit() for other in holders),
         victims=victims,

@@ -39,8 +39,8 @@ def node_lost(case: Case) -> Finding | None:
     return Finding(
         "node-lost",
         Certainty.LIKELY,
-        f"Nothing has been heard of {hosts} for {words.duration(silent_s)}, where {case.name(lost)}"
-        f" {words.verb(len(lost), 'runs', 'run')}; {words.listed(effects)}.",
+        f"Nothing has been heard of {hosts} for {words.duration(silent_s)}, where"
+        f" {case.say(lost, 'runs', 'run')}; {words.listed(effects)}.",
         culprits=case.culprits(lost),
         victims=tuple(view.rank for view in seen),
         step=case.furthest_step(waiting or failed),

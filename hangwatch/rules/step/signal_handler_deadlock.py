@@ -24,7 +24,7 @@ def signal_handler_deadlock(case: Case) -> Finding | None:
     return Finding(
         "signal-handler-deadlock",
         Certainty.LIKELY,
-        f"{case.name(culprits, capital=True)} {words.verb(len(culprits), 'stands', 'stand')} in the signal handler"
+        f"{case.say(culprits, 'stands', 'stand', capital=True)} in the signal handler"
         f" {view.main.handler}{words.at(view.where)}, {_handler_waits(view)}{tail}.",
         culprits=tuple(other.culprit() for other in waiting),
         victims=victims,

@@ -38,7 +38,7 @@ def slow_checkpoint(case: Case) -> Finding | None:
     return Finding(
         "slow-checkpoint",
         Certainty.LIKELY,
-        f"{case.name(culprits, capital=True)} {words.verb(len(culprits), 'is', 'are')} reading or writing a checkpoint"
+        f"{case.say(culprits, 'is', 'are', capital=True)} reading or writing a checkpoint"
         f"{_target(file, readers)}{words.at(thread.where or view.where)}{state}; {case.wait_words(victims)}.",
         fix="" if moving else f"look at {_cause(file, readers)}",
         culprits=tuple(other.culprit(threads[other.rank].where) for other in savers),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangwatch import words
+from hangwatch.facts.call_site import call_at
 from hangwatch.facts.calls.joined import joined_too_early
 from hangwatch.facts.case import Case
 from hangwatch.facts.data.batches import (
@@ -219,7 +220,7 @@ def outside_of_join(case: Case) -> Finding | None:
         return None
     names, one = case.name(found.ranks), len(found.ranks) == 1
     block, where = user_frame(found.stand_in.frames), user_frame(found.call.frames)
-    call = f"{found.call.op}{words.at(where)}"
+    call = call_at(found.call)
     pair = f"is {call} on {case.name(found.others[:1])}, and one of Join's on {names}"
     return Finding(
         "uneven-steps",
@@ -369,7 +370,7 @@ def began_at_other_epochs(case: Case) -> Finding | None:
         Certainty.LIKELY,
         f"The ranks began with different epochs, {began}: {left} {'has' if one else 'have'} done"
         f" {'its' if one else 'their'} last one{now_at(case, found.left, case.usual_place(found.left))}, and"
-        f" {case.name(found.others)} {words.verb(len(found.others), 'has', 'have')} not.",
+        f" {case.say(found.others, 'has', 'have')} not.",
         fix="let one rank choose the checkpoint from which all ranks resume, and broadcast its epoch",
         culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(found.began_otherwise)),
         step=case.furthest_step(found.left),

@@ -66,10 +66,10 @@ def of_either_side(said: str) -> Finding:
 def _head(case: Case) -> str:
     ended, moving = [view.rank for view in case if view.finished], [view.rank for view in case if case.works(view)]
     if ended and len(ended) == len(case.ranks):
-        return f"{case.name(ended, capital=True)} {words.verb(len(ended), 'has', 'have')} ended without an error."
+        return f"{case.say(ended, 'has', 'have', capital=True)} ended without an error."
     seen = _what_is_seen(case)
     if moving:
-        return f"{case.name(moving, capital=True)} still {words.verb(len(moving), 'works', 'work')}: {seen}."
+        return f"{case.say(moving, 'still works', 'still work', capital=True)}: {seen}."
     return f"Nothing moves, and the cause is not known: {seen}."
 
 
@@ -84,8 +84,8 @@ def _who_waits(case: Case) -> str:
         return ""
     ranks, awaited = [entry.rank for entry in most], most[0].need.absent
     inside = words.at(case.usual_place(ranks))
-    verb = words.verb(len(ranks), "waits", "wait")
-    return f" {case.name(ranks, capital=True)} {verb} for {case.name(awaited)} in {call_words(most[0])}{inside}."
+    waits = case.say(ranks, "waits", "wait", capital=True)
+    return f" {waits} for {case.name(awaited)} in {call_words(most[0])}{inside}."
 
 
 def _what_is_seen(case: Case) -> str:
@@ -100,4 +100,4 @@ def _seen(case: Case, ranks: list[int], doing: str, place: str) -> str:
     if not place and doing == Doing.NOTHING:
         named = "any rank" if len(ranks) == case.size else case.name(ranks)
         return f"no stack was captured for {named}"
-    return f"{case.name(ranks)} {words.verb(len(ranks), 'is', 'are')} at {place or doing.replace('-', ' ')}"
+    return f"{case.say(ranks, 'is', 'are')} at {place or doing.replace('-', ' ')}"

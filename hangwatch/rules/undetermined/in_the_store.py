@@ -101,7 +101,7 @@ def _stands(case: Case, view: RankView) -> str:
 
 def _passed(case: Case, views: list[RankView]) -> tuple[str, ...]:
     past = tuple(sorted({rank for view in views for rank in gone_past(case, view)}))
-    stand = f"{case.name(past)} {words.verb(len(past), 'is', 'are')}"
+    stand = case.say(past, "is", "are")
     return (_may_have_set_it(stand, case.usual_place(past)),) if past else ()
 
 

@@ -27,7 +27,7 @@ def never_answered(case: Case) -> Finding | None:
     return Finding(
         "undetermined",
         Certainty.UNDETERMINED,
-        f"{case.name(ends, capital=True)} {words.verb(len(ends), 'waits', 'wait')} for the answer of a remote call"
+        f"{case.say(ends, 'waits', 'wait', capital=True)} for the answer of a remote call"
         f"{words.at(where)}, and no thread of any rank works on it: another call was to bring it, or no thread is free"
         f" to run what was called.{beside}",
         fix="look at what completes the Future that the called function has returned: it may count calls, or workers,"

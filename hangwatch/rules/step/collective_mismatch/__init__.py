@@ -131,7 +131,7 @@ def _lacks(case: Case, rank: int, usual: Collective) -> bool:
 def _told(case: Case, calls: dict[int, Collective], sides: dict[Shape, list[int]]) -> list[str]:
     """What each side calls, and where; the fewest ranks first."""
     return [
-        f"{case.name(ranks)} {words.verb(len(ranks), 'calls', 'call')} {side}{_places(case, ranks, calls)}"
+        f"{case.say(ranks, 'calls', 'call')} {side}{_places(case, ranks, calls)}"
         for side, ranks in sorted(sides.items(), key=lambda item: (len(item[1]), item[1]))
     ]
 

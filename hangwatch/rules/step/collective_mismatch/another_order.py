@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.facts.call_site import call_at
 from hangwatch.facts.calls.mismatches import shape
 from hangwatch.facts.case import Case
 from hangwatch.facts.differences.other_order import OtherOrder, had_that_order, other_order
@@ -51,7 +52,7 @@ def _odd(case: Case, found: OtherOrder) -> tuple[tuple[int, ...], tuple[str, ...
 
 def _called(calls: tuple[Collective, ...]) -> str:
     """`all_reduce (train.py:14) before all_gather (train.py:18)`."""
-    shown = [f"{call.op}{words.at(user_frame(call.frames))}" for call in calls[:2]]
+    shown = [call_at(call) for call in calls[:2]]
     if shown[0] == shown[1]:
         shown = [f"{shape(call)}{words.at(user_frame(call.frames))}" for call in calls[:2]]
     return " before ".join(shown)

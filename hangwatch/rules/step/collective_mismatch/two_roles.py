@@ -21,7 +21,7 @@ def counted_otherwise(case: Case) -> Finding | None:
     return Finding(
         "collective-mismatch",
         Certainty.LIKELY,
-        f"{case.name(found.longer, capital=True)} {words.verb(len(found.longer), 'makes', 'make')} more than"
+        f"{case.say(found.longer, 'makes', 'make', capital=True)} more than"
         f" {words.plural(found.made, found.one_more.op)} in a row{words.at(mine)}; {case.name(found.shorter)} went on"
         f" to {call_words(behind)}{words.at(behind.where)} after {found.made:,}{words.at(theirs)}.",
         fix="let both sides walk over the same list: send the number of calls, or the names of the tensors, first",

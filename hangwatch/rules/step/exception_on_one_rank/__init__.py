@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangwatch import words
+from hangwatch.facts.call_site import call_at
 from hangwatch.facts.calls.last_calls import brought_down
 from hangwatch.facts.calls.shifted_calls import Shifted, shifted
 from hangwatch.facts.case import Case
@@ -15,7 +16,7 @@ from hangwatch.facts.processes.loader_errors import as_raised, loader_error
 from hangwatch.facts.processes.locks import held_lock
 from hangwatch.facts.processes.own_code import tries_again
 from hangwatch.facts.processes.process_end import STOPPED_BY_A_PERSON
-from hangwatch.facts.rank_end import follows
+from hangwatch.facts.rank_end import error_at, follows
 from hangwatch.model import Certainty, ExceptionFacts, Frame, Phase, Status
 from hangwatch.ranks.issuers import MAIN
 from hangwatch.ranks.view import RankView
@@ -52,7 +53,7 @@ def _of_all(case: Case, ranks: list[int], error: ExceptionFacts) -> Finding:
 
     The program fails there, or calls were mispaired before and gave each rank what was meant for another call.
     """
-    text = f"{words.error(error)}{words.at(user_frame(error.frames))}"
+    text = error_at(error)
     return Finding(
         "exception-on-one-rank",
         Certainty.LIKELY,
@@ -158,7 +159,7 @@ def _where_raised(view: RankView) -> Frame | None:
 
 def _recorded_last(view: RankView) -> str:
     error = last_caught(view)
-    return f"{words.error(error)}{words.at(user_frame(error.frames))}" if error is not None else ""
+    return error_at(error) if error is not None else ""
 
 
 def _returned_from_it(other: RankView, view: RankView) -> bool:
@@ -169,7 +170,7 @@ def _returned_from_it(other: RankView, view: RankView) -> bool:
 
 
 def _numbers(case: Case, found: Shifted) -> tuple[str, ...]:
-    where = f"{found.call.op}{words.at(user_frame(found.call.frames))} was number {found.call.seq}"
+    where = f"{call_at(found.call)} was number {found.call.seq}"
     on = f"on {case.name(found.ranks)}, and {found.call.seq + found.missing} on {case.name(found.others)}"
     return (f"{where} of group {found.group.name} {on}; the time before, it had one number on all of them",)
 
@@ -253,7 +254,7 @@ def _hidden(case: Case) -> Finding | None:
     return Finding(
         "exception-on-one-rank",
         Certainty.LIKELY,
-        f"{case.name(culprits, capital=True)} {words.verb(len(hiding), 'handles', 'handle')} an error: it waits in"
+        f"{case.say(culprits, 'handles', 'handle', capital=True)} an error: it waits in"
         f" {first.now.call or 'a collective'}{words.at(first.where)} inside {_block(first)};"
         f" {case.wait_words(victims)} elsewhere{words.at(case.usual_place(victims))}.",
         culprits=tuple(view.culprit() for view in hiding),

@@ -23,9 +23,8 @@ def called_again(case: Case) -> Finding | None:
     return Finding(
         "exception-on-one-rank",
         Certainty.LIKELY,
-        f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'has', 'have')} called"
-        f" {view.now.called}{words.at(view.where)} more often than {case.name(short.left)}, probably"
-        f" once more after an error that was caught at {clause}.",
+        f"{case.say(ranks, 'has', 'have', capital=True)} called {view.now.called}{words.at(view.where)} more often than"
+        f" {case.name(short.left)}, probably once more after an error that was caught at {clause}.",
         fix=TRY_AGAIN_TOGETHER,
         culprits=case.culprits(ranks, caught),
         victims=case.victims(ranks),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from hangwatch import words
@@ -21,8 +22,9 @@ from hangwatch.facts.differences.caught_errors import (
 from hangwatch.facts.differences.decisions import disagreement
 from hangwatch.facts.differences.unreduced import unreduced
 from hangwatch.facts.processes.own_code import status_of
+from hangwatch.facts.rank_end import error_at
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Bypass, Certainty, StepName
+from hangwatch.model import Bypass, Certainty, Culprit, ExceptionFacts, StepName
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
 
@@ -43,19 +45,22 @@ def caught_where_it_parted(case: Case) -> Finding | None:
         f"{case.name(ranks, capital=True)} raised {text}{words.at(user_frame(error.frames))} in {step}, caught it and"
         f" went on: {_fewer(found)}; since then {words.verb(len(ranks), 'its', 'their')} calls are mispaired.",
         fix=VOTE_AFTER_ERROR,
-        culprits=tuple(
-            case.ranks[rank].culprit(user_frame(each.frames)) for rank, each in sorted(found.errors.items())
-        ),
+        culprits=_where_raised(case, found.errors),
         step=found.divergence.name,
         evidence=(
             *(
-                f"rank {rank} recorded {words.error(each)}{words.at(user_frame(each.frames))} in {step}"
+                f"rank {rank} recorded {error_at(each)} in {step}"
                 for rank, each in sorted(found.errors.items())[: words.SHOWN]
             ),
             f"{rest} recorded no error in that step",
         ),
         status=case.failed_status,
     )
+
+
+def _where_raised(case: Case, errors: Mapping[int, ExceptionFacts]) -> tuple[Culprit, ...]:
+    """The ranks that raised these errors, each at the line that raised its own."""
+    return tuple(case.ranks[rank].culprit(user_frame(error.frames)) for rank, error in sorted(errors.items()))
 
 
 def _fewer(found: Caught) -> str:
@@ -84,11 +89,11 @@ def caught_without_backward(case: Case) -> Finding | None:
     return Finding(
         "exception-on-one-rank",
         Certainty.LIKELY,
-        f"{case.name(ranks, capital=True)} raised {words.error(error)}{words.at(user_frame(error.frames))} in"
+        f"{case.name(ranks, capital=True)} raised {error_at(error)} in"
         f" {words.step(first.step)}, {left or 'caught it and went on to'} {now} without {left_out} that step, in which"
         f" {others} {'ended' if case.any_rank_failed else words.verb(len(rest), 'waits', 'wait')}.",
         fix="" if left else VOTE_AFTER_ERROR,
-        culprits=tuple(case.ranks[rank].culprit(user_frame(each.frames)) for rank, each in sorted(found.items())),
+        culprits=_where_raised(case, found),
         step=first.step,
         evidence=(f"rank {first.rank} recorded that error in {words.step(first.step)}, and {others} none",),
         status=case.failed_status,
@@ -106,11 +111,10 @@ def caught_without_its_key(case: Case) -> Finding | None:
     return Finding(
         "exception-on-one-rank",
         Certainty.LIKELY,
-        f"{case.name(ranks, capital=True)} raised {words.error(error)}{words.at(user_frame(error.frames))} in"
-        f" {words.step(first.step)}, caught it and went on; {case.wait_words(rest)} for a key of a store that is not"
-        f" set{case.at_places(rest)}.",
+        f"{case.name(ranks, capital=True)} raised {error_at(error)} in {words.step(first.step)}, caught it and went on;"
+        f" {case.wait_words(rest)} for a key of a store that is not set{case.at_places(rest)}.",
         fix="mend the error; set the key on every way through the program, also where a part of it fails",
-        culprits=tuple(case.ranks[rank].culprit(user_frame(each.frames)) for rank, each in sorted(found.items())),
+        culprits=_where_raised(case, found),
         victims=tuple(rest),
         step=first.step,
         evidence=(f"rank {first.rank} recorded that error in its last step, and {case.name(rest)} none",),
@@ -129,7 +133,7 @@ def caught_in_its_backward(case: Case) -> Finding | None:
     witnesses = [
         Witness(
             Kind.FACT,
-            f"rank {rank} recorded {words.error(each)}{words.at(user_frame(each.frames))} within that backward",
+            f"rank {rank} recorded {error_at(each)} within that backward",
         )
         for rank, each in sorted(short.errors.items())[: words.SHOWN]
     ]
@@ -139,13 +143,11 @@ def caught_in_its_backward(case: Case) -> Finding | None:
     return Finding(
         "exception-on-one-rank",
         case.weigh(witnesses) if short.said else Certainty.LIKELY,
-        f"{case.name(ranks, capital=True)} raised {words.error(error)}{words.at(user_frame(error.frames))} within the"
+        f"{case.name(ranks, capital=True)} raised {error_at(error)} within the"
         f" backward of {words.step(short.step)}, caught it and went on without the gradients of that step, for which"
         f" the others wait{'ed' if case.any_rank_failed else ''}.",
         fix=VOTE_AFTER_ERROR,
-        culprits=tuple(
-            case.ranks[rank].culprit(user_frame(each.frames)) for rank, each in sorted(short.errors.items())
-        ),
+        culprits=_where_raised(case, short.errors),
         victims=case.victims(ranks),
         step=short.step,
         witnesses=tuple(witnesses),
@@ -164,13 +166,12 @@ def caught_at_its_loader(case: Case) -> Finding | None:
     return Finding(
         "exception-on-one-rank",
         Certainty.LIKELY,
-        f"The loader of {case.name(ranks)} raised {words.error(error)}{words.at(user_frame(error.frames))} after"
-        f" {words.plural(count, 'batch')} of epoch {uneven.epoch}; it was caught, and"
-        f" {words.verb(len(ranks), 'this rank', 'these ranks')} began to draw anew: since then"
-        f" {words.verb(len(ranks), 'its', 'their')} steps are not those of {case.name(others)}.",
+        f"The loader of {case.name(ranks)} raised {error_at(error)} after {words.plural(count, 'batch')} of epoch"
+        f" {uneven.epoch}; it was caught, and {words.verb(len(ranks), 'this rank', 'these ranks')} began to draw anew:"
+        f" since then {words.verb(len(ranks), 'its', 'their')} steps are not those of {case.name(others)}.",
         fix="mend the error; read such a sample again within the dataset, so that no iterator is begun anew, or begin"
         " anew on all ranks together",
-        culprits=tuple(case.ranks[rank].culprit(user_frame(each.frames)) for rank, each in sorted(found.items())),
+        culprits=_where_raised(case, found),
         step=StepName(uneven.epoch, max(count - 1, 0), error.step),
         evidence=(
             *drawn_words(case, replace(uneven, drawn={rank: uneven.drawn[rank] for rank in others})),

@@ -78,9 +78,7 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
 def _habit(case: Case, kept: list[int], changed: list[int], step: int | None) -> str:
     if not changed:
         return "each rank has kept its rhythm in all steps that are recorded"
-    before = (
-        f"{case.name(kept)} {words.verb(len(kept), 'has', 'have')} kept one rhythm in all steps, and " if kept else ""
-    )
+    before = f"{case.say(kept, 'has', 'have')} kept one rhythm in all steps, and " if kept else ""
     return f"{before}{case.name(changed)} another one since step {step}"
 
 
@@ -127,9 +125,8 @@ def synchronised_at_own_intervals(case: Case) -> Finding | None:
         "gradient-sync-mismatch",
         Certainty.LIKELY,
         f"The ranks synchronise their gradients{words.at(place)} after numbers of batches of their own"
-        f" ({words.listed(usual[: words.SHOWN])}): {case.name(inside)} {words.verb(len(inside), 'waits', 'wait')} for"
-        f" gradients in {words.step(case.ranks[inside[0]].step)}, and {case.name(others)}"
-        f" {words.verb(len(others), *stand)}{where}.",
+        f" ({words.listed(usual[: words.SHOWN])}): {case.wait_words(inside)} for gradients in"
+        f" {words.step(case.ranks[inside[0]].step)}, and {case.name(others)} {words.verb(len(others), *stand)}{where}.",
         fix=ALIKE,
         culprits=case.culprits(odd, place),
         victims=case.victims(odd),

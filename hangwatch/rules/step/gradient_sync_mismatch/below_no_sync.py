@@ -38,9 +38,8 @@ def accumulated_alone(case: Case) -> Finding | None:
     return Finding(
         "gradient-sync-mismatch",
         certainty,
-        f"{case.name(kept, capital=True)} accumulated gradients in {words.step(found.step)}, where"
-        f" {case.name(reduced)} synchronised theirs{words.at(place)}; since then the ranks' gradients are"
-        " mispaired.",
+        f"{case.name(kept, capital=True)} accumulated gradients in {words.step(found.step)}, where {case.name(reduced)}"
+        f" synchronised theirs{words.at(place)}; since then the ranks' gradients are mispaired.",
         fix=ALIKE,
         culprits=case.culprits(odd, place),
         victims=case.victims(odd),

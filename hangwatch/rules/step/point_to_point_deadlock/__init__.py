@@ -49,7 +49,7 @@ def lacks_a_counterpart(case: Case) -> Finding | None:
     return Finding(
         "point-to-point-deadlock",
         Certainty.LIKELY if odd is not None or found.circle else Certainty.UNDETERMINED,
-        f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'waits', 'wait')} for"
+        f"{case.say(ranks, 'waits', 'wait', capital=True)} for"
         f" {words.verb(len(ranks), 'its device', 'their devices')}{words.at(awaited[0].where)}: rank {exchange.sender}"
         f" has sent {words.plural(exchange.sent, 'message')} to rank {exchange.receiver}, which has enqueued"
         f" {words.plural(exchange.received, 'receive')} from it: a {lacking} is lacking{_elsewhere(case, odd)}"
@@ -90,8 +90,7 @@ def ended_with_fewer_messages(case: Case) -> Finding | None:
         "point-to-point-deadlock",
         Certainty.LIKELY,
         f"{words.capital(rank)} left out sends or receives{words.at(where)} in an earlier step{skip_path(ways)}: it had"
-        f" ended its program when {case.name(found.failed)} were in step {found.step}, and failed for want of"
-        f" {rank}.",
+        f" ended its program when {case.name(found.failed)} were in step {found.step}, and failed for want of {rank}.",
         culprits=case.culprits([found.rank], the_only(ways) or where),
         victims=found.failed,
         step=StepName(None, None, found.step),

@@ -21,12 +21,12 @@ def repeated_in_the_backward(case: Case) -> Finding | None:
     if found is None:
         return None
     odd = odd_of(found.ranks, found.others)
-    ranks, repeats = case.name(found.ranks, capital=True), words.verb(len(found.ranks), "repeats", "repeat")
+    repeats = case.say(found.ranks, "repeats", "repeat", capital=True)
     its = words.verb(len(found.ranks), "its", "their")
     return Finding(
         "rank-local-decision",
         Certainty.LIKELY,
-        f"{ranks} {repeats} {found.call.op}{words.at(found.line)} in {its} backward, as gradient checkpointing does"
+        f"{repeats} {found.call.op}{words.at(found.line)} in {its} backward, as gradient checkpointing does"
         f"{words.at(found.where)}; {case.name(found.others)} ran that part of the model without it, and"
         f" {words.verb(len(found.others), 'makes', 'make')} that call once.",
         fix=_FIX,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangwatch import words
+from hangwatch.facts.call_site import call_at
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.inner_loops import loop_of_all, loop_of_another_turn
 from hangwatch.facts.calls.queues import departure_of
@@ -21,7 +22,6 @@ from hangwatch.ranks.sides import odd_of
 from hangwatch.rules.by_queues import by_queues
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.turns import decides, equal_turns, left_after_fewer_turns, which_ends
-from hangwatch.stacks.frames import user_frame
 
 _FIX_OF_ITEMS = (
     "let all ranks make equally many turns: agree first on what the loop goes through (all_gather_object of its items,"
@@ -44,16 +44,15 @@ def left_an_inner_loop(case: Case) -> Finding | None:
         return None  # their loaders say how many turns each of them makes
     if _apart_before(case, found):
         return None
-    inside, outside = case.name(found.made), case.name(found.without)
+    inside = case.name(found.made)
     odd, habit = strayed(case, found)
     at = words.place(loop.where)
-    last = f"the call before, {found.before.op}{words.at(user_frame(found.before.frames))},"
+    last = f"the call before, {call_at(found.before)},"
     return Finding(
         "rank-local-decision",
         Certainty.LIKELY,
         f"The ranks made different numbers of turns in the loop at {at}, {which_ends(loop)}:"
-        f" {outside} {words.verb(len(found.without), 'has', 'have')} left it, {inside} went on to"
-        f" {found.call.op}{words.at(user_frame(found.call.frames))}.",
+        f" {case.say(found.without, 'has', 'have')} left it, {inside} went on to {call_at(found.call)}.",
         fix=equal_turns(loop) if loop.leaves else _FIX_OF_ITEMS,
         culprits=case.culprits(odd, loop.leaves[0] if len(loop.leaves) == 1 else loop.where),
         victims=case.victims(odd),
@@ -90,7 +89,7 @@ def made_fewer_turns_of_a_step(case: Case) -> Finding | None:
         "rank-local-decision",
         Certainty.LIKELY,
         f"The ranks made different numbers of turns in the loop at {words.place(loop.where)}, {which_ends(loop)}:"
-        f" {case.name(found.ahead)} {words.verb(len(found.ahead), 'is', 'are')} at the end of"
+        f" {case.say(found.ahead, 'is', 'are')} at the end of"
         f" {words.verb(len(found.ahead), 'its', 'their')} turns{words.at(found.lines[1])}, {more} went on to {again}.",
         fix=equal_turns(loop) if loop.leaves else _FIX_OF_ITEMS,
         culprits=case.culprits(odd, loop.leaves[0] if len(loop.leaves) == 1 else loop.where),

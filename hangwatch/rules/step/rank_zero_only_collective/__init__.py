@@ -159,7 +159,7 @@ def _witnesses(
     if inside and is_guarded(case, alone):
         heard.append(only_by_rank(lone.where))
     if inside and others and past_its_block(lone, case.views(others)):
-        at_end = f"{case.name(others)} {words.verb(len(others), 'waits', 'wait')} at the end of a with block"
+        at_end = f"{case.wait_words(others)} at the end of a with block"
         heard.append(
             Witness(Kind.PLACE, f"{at_end} in which {case.name(alone)} still {words.verb(len(alone), 'is', 'are')}")
         )

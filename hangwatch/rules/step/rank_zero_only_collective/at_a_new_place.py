@@ -140,9 +140,8 @@ def _alone(case: Case, found: Mismatch, alone: tuple[int, ...]) -> Finding:
     return Finding(
         "rank-zero-only-collective",
         certainty if sure or certainty is not Certainty.PROVEN else Certainty.LIKELY,
-        f"{case.name(alone, capital=True)} {words.verb(len(alone), 'is', 'are')} alone in"
-        f" {_named(case, alone[0], call, where)}, which the other ranks"
-        f" {do_not_call(case, alone, inside=True)}{behind(way)}; it is paired with"
+        f"{case.say(alone, 'is', 'are', capital=True)} alone in {_named(case, alone[0], call, where)}, which the other"
+        f" ranks {do_not_call(case, alone, inside=True)}{behind(way)}; it is paired with"
         f" {_named(case, others[0], calls[others[0]], theirs)} of {case.name(others)}.",
         fix=call_on_every_rank(way),
         culprits=culprits_at(case, alone, calls),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hangwatch import words
 from hangwatch.facts.call_site import in_backward, path
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.extra_calls import ExtraCalls, extra_calls, groups, sentences
@@ -43,7 +42,7 @@ def _alone(case: Case, extra: ExtraCalls, others_say: tuple[Witness, ...]) -> Fi
     return Finding(
         "rank-zero-only-collective",
         Certainty.LIKELY,  # the records say that it was alone there, and not that the others were right
-        f"{case.name(extra.ranks, capital=True)} {words.verb(len(extra.ranks), 'is', 'are')} alone in {first}{count},"
+        f"{case.say(extra.ranks, 'is', 'are', capital=True)} alone in {first}{count},"
         f" which {case.name(extra.others)} {never}{behind(way)}; since then their calls are mispaired.",
         fix=call_on_every_rank(way),
         culprits=culprits_at(case, extra.ranks, calls),

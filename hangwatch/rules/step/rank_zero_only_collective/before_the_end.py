@@ -46,13 +46,13 @@ def _found(case: Case, left: list[int], stayed: list[int]) -> Finding | None:
         "rank-zero-only-collective",
         Certainty.LIKELY,
         f"{case.name(stayed, capital=True)} called a collective in {where.function}{words.at(where)}, which the other"
-        f" ranks never call{behind(guard)}; that call, or a later one, lacks a partner, and {case.name(left)}"
-        f" {words.verb(len(left), 'has', 'have')} ended.",
+        f" ranks never call{behind(guard)}; that call, or a later one, lacks a partner, and"
+        f" {case.say(left, 'has', 'have')} ended.",
         fix=call_on_every_rank(guard),
         culprits=case.culprits(stayed, where if origin(where.file) == "user" else None),
         victims=(),
         step=case.ranks[stayed[0]].step,
-        evidence=(f"{case.name(left)} {words.verb(len(left), 'has', 'have')} ended the program",),
+        evidence=(f"{case.say(left, 'has', 'have')} ended the program",),
         witnesses=(
             alone_at(case, "a collective", f"at {words.place(where)}"),
             *((Witness(Kind.SOURCE, asked_for_the_rank(guard)),) if guard is not None else ()),

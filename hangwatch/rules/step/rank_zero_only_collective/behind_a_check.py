@@ -55,9 +55,8 @@ def _found(case: Case, lasts: dict[int, Last], alone: tuple[int, ...], others: t
     return Finding(
         "rank-zero-only-collective",
         Certainty.LIKELY,
-        f"{case.name(alone, capital=True)} {words.verb(len(alone), 'was', 'were')} alone in"
-        f" {call}{words.at(last.where)}, behind {check}; it was paired with"
-        f" {theirs.name or 'a collective'} of {case.name(others)}{words.at(theirs.where)}.",
+        f"{case.say(alone, 'was', 'were', capital=True)} alone in {call}{words.at(last.where)}, behind {check}; it was"
+        f" paired with {theirs.name or 'a collective'} of {case.name(others)}{words.at(theirs.where)}.",
         fix=call_on_every_rank(way, through_ddp=buffers),
         culprits=tuple(case.ranks[rank].culprit(lasts[rank].where) for rank in alone),
         victims=others,

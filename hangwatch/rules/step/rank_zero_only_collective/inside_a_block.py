@@ -20,7 +20,7 @@ def called_before_it_lets_them_in(case: Case) -> Finding | None:
     outside, first = case.victims(inside), case.ranks[inside[0]]
     what, block = first.now.call or "a collective", words.place(entry)
     at_entry = f"{case.wait_words(outside)} at the entry of the with block at {block}"
-    has_entered = f"which {case.name(inside)} {words.verb(len(inside), 'has', 'have')} entered"
+    has_entered = f"which {case.say(inside, 'has', 'have')} entered"
     witnesses = (
         Witness(Kind.PLACE, f"{at_entry}, {has_entered} without that wait"),
         alone_at(case, what, f"at {words.place(first.where)}"),

@@ -29,9 +29,8 @@ def skipped_by_site(case: Case) -> Finding | None:
     return Finding(
         "skipped-collective",
         Certainty.LIKELY if found.by_epoch else case.weigh(witnesses),  # once is no habit
-        f"{case.name(ahead, capital=True)} skipped {skipped}{by} in"
-        f" {words.step(step) or 'this step'}{skip_path(ways)}, and"
-        f" {words.verb(len(ahead), 'is', 'are')} in the next call already ({second}).",
+        f"{case.name(ahead, capital=True)} skipped {skipped}{by} in {words.step(step) or 'this step'}{skip_path(ways)},"
+        f" and {words.verb(len(ahead), 'is', 'are')} in the next call already ({second}).",
         culprits=case.culprits(ahead, the_only(ways)),
         step=step,
         evidence=evidence_of(ways, "all calls of that loop" if in_part_of_turn(case, found.skipped) else "that call"),

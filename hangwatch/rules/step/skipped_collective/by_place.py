@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.facts.call_site import call_at
 from hangwatch.facts.calls.places_in_step import Early, early_calls
 from hangwatch.facts.calls.skip_paths import evidence_of, skip_path, the_only, ways_to
 from hangwatch.facts.case import Case
@@ -35,7 +36,7 @@ def _left_out(case: Case, found: tuple[Early, ...]) -> Finding:
         return _left_out_before_gradients(case, first, ranks)
     step = first.step.name
     where = user_frame(first.call.frames)
-    call = f"{first.call.op}{words.at(where)}"
+    call = call_at(first.call)
     missing = words.plural(first.missing, "collective")
     place = f"number {first.place} of its step in group {first.call.group}"
     habit = f"number {first.usual} in each of the {first.steps} steps before"
@@ -54,7 +55,7 @@ def _left_out(case: Case, found: tuple[Early, ...]) -> Finding:
 def _left_out_before_gradients(case: Case, first: Early, ranks: tuple[int, ...]) -> Finding:
     """DDP's own collective came earlier than ever: what was missing before it is known by its place."""
     step = first.step.name
-    call = f"{first.call.op}{words.at(user_frame(first.call.frames))}"
+    call = call_at(first.call)
     ways = ways_to(case, first.call)
     place = f"number {first.place} of that step in group {first.call.group}"
     its = words.verb(len(ranks), "its", "their")

@@ -39,20 +39,19 @@ def left_out_in_the_background(case: Case) -> Finding | None:
     issued = case.ledger.call(found.waiting[0], found.group.name, found.number)
     where = (user_frame(issued.frames) if issued is not None else None) or first.where
     call = f"{first.op or 'call'}{words.at(where)} in group {found.group.name}"
-    who, made = case.name(found.past), words.plural(found.number - 1, "call")
+    who, made = case.name(found.past), f"{words.plural(found.number - 1, 'call')} in group {found.group.name}"
     ways = past_lines(case, path(case.ranks[found.waiting[0]].evidence.main_stack))
-    have = words.verb(len(found.past), "has", "have")
     return Finding(
         "skipped-collective",
         Certainty.LIKELY,
         f"{words.capital(who)} left out one {call}, which a thread in the background makes:"
-        f" {case.wait_words(found.waiting)} in call {found.number} of that group, and {who}"
-        f" {words.verb(len(found.past), 'waits', 'wait')} for them in {there}{words.at(case.usual_place(found.past))}.",
+        f" {case.wait_words(found.waiting)} in call {found.number} of that group, and"
+        f" {case.wait_words(found.past)} for them in {there}{words.at(case.usual_place(found.past))}.",
         culprits=case.culprits(found.past, the_only(ways)),
         victims=found.waiting,
         step=case.furthest_step(found.past),
         evidence=(
-            f"{who} {have} made {made} in group {found.group.name}, and {case.name(found.waiting)} one more",
+            f"{who} {words.verb(len(found.past), 'has', 'have')} made {made}, and {case.name(found.waiting)} one more",
             _which_step(case, found),
             *((passed_at(ways, "what begins it"),) if ways else ()),
         ),
@@ -65,7 +64,7 @@ def left_out_in_the_background(case: Case) -> Finding | None:
 
 def _which_step(case: Case, found: _Fewer) -> str:
     if _steps_ahead(case, found):
-        return f"{case.name(found.past)} {words.verb(len(found.past), 'is', 'are')} in a later step"
+        return f"{case.say(found.past, 'is', 'are')} in a later step"
     return f"all of them are in the same step, {case.ranks[found.past[0]].step.step}"
 
 

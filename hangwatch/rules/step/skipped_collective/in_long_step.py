@@ -52,9 +52,8 @@ def left_out_with_its_step(case: Case) -> Finding | None:
     return Finding(
         "skipped-collective",
         Certainty.LIKELY,
-        f"Rank {hit.rank} skipped {_calls(case, hit, place, due - made)} in {words.step(name)}, and"
-        f" the end of that step with {'it' if due - made == 1 else 'them'}{skip_path(ways)}; since then its calls"
-        " are mispaired.",
+        f"Rank {hit.rank} skipped {_calls(case, hit, place, due - made)} in {words.step(name)}, and the end of that"
+        f" step with {'it' if due - made == 1 else 'them'}{skip_path(ways)}; since then its calls are mispaired.",
         culprits=(view.culprit(the_only(ways)),),
         step=name,
         evidence=(

@@ -20,6 +20,7 @@ from hangwatch.facts.processes.own_code import (
 from hangwatch.facts.processes.own_locks import own_locks
 from hangwatch.facts.processes.pipes import awaits_its_own_input
 from hangwatch.facts.processes.pools import taken_pool
+from hangwatch.facts.rank_end import error_at
 from hangwatch.model import Certainty, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
@@ -51,7 +52,7 @@ def user_code_blocked(case: Case) -> Finding | None:
     return Finding(
         "user-code-blocked",
         Certainty.LIKELY,
-        f"{case.name(culprits, capital=True)} {words.verb(len(stuck), 'is', 'are')} {_adverb(case, stuck)} in"
+        f"{case.say(culprits, 'is', 'are', capital=True)} {_adverb(case, stuck)} in"
         f" {_what(first)}{words.at(first.where)}: {_how_all(case, stuck)}"
         f"{f'; {waiting}' if waiting else ''}{words.at(case.usual_place(victims))}.",
         fix=CLOSE_INPUT if awaits_its_own_input(case, first) else advice(first, _own_threads(first)),
@@ -140,7 +141,7 @@ def _polling(case: Case, stuck: list[RankView], waiting: str) -> Finding:
     return Finding(
         "user-code-blocked",
         Certainty.UNDETERMINED,
-        f"{case.name(ranks, capital=True)} {words.verb(len(stuck), 'sleeps', 'sleep')} again and again{here},{guarded}"
+        f"{case.say(ranks, 'sleeps', 'sleep', capital=True)} again and again{here},{guarded}"
         f" until another rank, or something outside of the job, has done what {_asked(first)}; {waiting}.",
         fix=f"see what should end that loop; if it is for {others} to do, an error may have been caught there, or it"
         " was undone (a file removed) before all had looked",
@@ -212,7 +213,7 @@ def _evidence(case: Case, view: RankView) -> list[str]:
         found.append(f"its main thread is in the system call {view.in_kernel.system_call}")
     error = view.exception
     if error is not None and tries_again(view, error) and not view.progressed_since(error):
-        found.append(f"it tries again after {words.error(error)}{words.at(user_frame(error.frames))}")
+        found.append(f"it tries again after {error_at(error)}")
     return found
 
 

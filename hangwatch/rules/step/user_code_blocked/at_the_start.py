@@ -33,7 +33,7 @@ def late_rank(case: Case) -> Finding | None:
     return Finding(
         "user-code-blocked",
         Certainty.LIKELY,
-        f"{case.name(late, capital=True)} {words.verb(len(late), 'has', 'have')} not called init_process_group for"
+        f"{case.say(late, 'has', 'have', capital=True)} not called init_process_group for"
         f" {words.duration(oldest)}{doing}; {case.wait_words(waiting)} for {words.verb(len(late), 'it', 'them')}.",
         culprits=(
             *(view.culprit() for view in arrivals.late),
@@ -100,7 +100,7 @@ def late_for_new_group(case: Case) -> Finding | None:
     return Finding(
         "user-code-blocked",
         Certainty.LIKELY,
-        f"{case.name(awaited, capital=True)} {words.verb(len(awaited), 'has', 'have')} not called new_group yet"
+        f"{case.say(awaited, 'has', 'have', capital=True)} not called new_group yet"
         f"{words.at(first.where)}; {case.wait_words(stuck)} in it{words.at(call.where(stuck[0]))}.",
         culprits=case.culprits(awaited),
         victims=stuck,

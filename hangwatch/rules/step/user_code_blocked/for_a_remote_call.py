@@ -24,7 +24,7 @@ def answers_no_call(case: Case) -> Finding | None:
     return Finding(
         "user-code-blocked",
         Certainty.LIKELY,
-        f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'does', 'do')} not answer: {calls} of other ranks"
+        f"{case.say(ranks, 'does', 'do', capital=True)} not answer: {calls} of other ranks"
         f" {words.verb(len(found.ends), 'stands', 'stand')} there in {function}{words.at(where)};"
         f" {waiting}no rank makes another call.",
         fix="what that function waits for should come with another call, or from another thread: look for a path by"
