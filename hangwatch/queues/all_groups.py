@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from .matching import kind_of
-from .model import Call, Communicator, Queues
+from .model import Call, Communicator, Lane, Queues
 from .readings import Kind, Reading, due, habit, read
 
 _WENT_WELL = 2  # times that a transition went well, which make it the rank's own
@@ -30,6 +30,10 @@ class IssuedCall:
     number: int
     pair: bool  # a send or receive
     done: bool
+
+    def lane(self, rank: int) -> Lane | None:
+        """Where a rank keeps such calls."""
+        return (self.group.peers if self.pair else self.group.lanes).get(rank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +67,16 @@ class AllGroups:
         return self._calls[rank]
 
     def _recorded(self, rank: int) -> Iterable[IssuedCall]:
-        for group in self._queues.communicators:
-            for pair, lane in ((False, group.lanes.get(rank)), (True, group.peers.get(rank))):
-                if lane is None:
-                    continue
-                for place in range(len(lane)):
-                    token = self._tokens[lane.calls[place]]
-                    yield IssuedCall(lane.order[place], token, group, lane.numbers[place], pair, lane.done(place))
+        for group, lane in self._queues.lanes_of(rank):
+            pair = lane is group.peers.get(rank)
+            for place, call in enumerate(lane.calls):
+                order, number, done = lane.order[place], lane.numbers[place], lane.done(place)
+                yield IssuedCall(order, self._tokens[call], group, number, pair, done)
 
     def call(self, issued: IssuedCall, ranks: Iterable[int]) -> Call | None:
         """The call, as one of `ranks` recorded it."""
         for rank in ranks:
-            lane = (issued.group.peers if issued.pair else issued.group.lanes).get(rank)
+            lane = issued.lane(rank)
             places = lane.places(issued.number) if lane is not None else range(0)
             if lane is not None and places:
                 return self._queues.call(lane, places[0])
@@ -245,14 +247,13 @@ class AllGroups:
         calls = self.calls(rank)
         if not self._queues.gaps:
             return calls
-        lanes = (lanes.get(rank) for group in self._queues.communicators for lanes in (group.lanes, group.peers))
-        since = max((lane.order[0] for lane in lanes if lane is not None and len(lane) and lane.lost), default=0)
+        lost = (lane.order[0] for _, lane in self._queues.lanes_of(rank) if len(lane) and lane.lost)
+        since = max(lost, default=0)
         return calls[bisect_left(calls, since, key=lambda each: each.order) :]
 
     def lost(self, rank: int) -> bool:
         """Whether older calls of a rank are no longer recorded."""
-        lanes = (lanes.get(rank) for group in self._queues.communicators for lanes in (group.lanes, group.peers))
-        return any(lane.lost for lane in lanes if lane is not None and len(lane))
+        return any(lane.lost for _, lane in self._queues.lanes_of(rank) if len(lane))
 
     def until(self, rank: int, last: int | None) -> Sequence[IssuedCall]:
         """The calls of a rank up to the one of that order, or to the first that is open."""

@@ -45,21 +45,17 @@ def _others(
     queues: Queues, first: Finding, chain: Chain, later: Sequence[Chain], judged: Judged
 ) -> Iterator[tuple[Chain, Finding]]:
     """The further findings, each on ranks that no earlier one blames."""
-    taken = {rank for root in chain.roots for rank in root.group.members} | {rank for rank, _ in first.culprits}
-    apart = (each for each in later if taken.isdisjoint(_members(each)))
+    taken = chain.members | {rank for rank, _ in first.culprits}
+    apart = (each for each in later if taken.isdisjoint(each.members))
     told = 0
     for other in list(apart)[:_ENDS_JUDGED]:
-        if told == _FAULTS_TOLD or not taken.isdisjoint(_members(other)) or not _may_be_told(queues, other):
+        if told == _FAULTS_TOLD or not taken.isdisjoint(other.members) or not _may_be_told(queues, other):
             continue
         found = judged(other)
         if found is not None and found.status is Status.HUNG and found.culprits and _is_known(found, other):
-            taken |= _members(other)
+            taken |= other.members
             told += 1
             yield other, found
-
-
-def _members(chain: Chain) -> set[int]:
-    return {rank for root in chain.roots for rank in root.group.members}
 
 
 def _may_be_told(queues: Queues, chain: Chain) -> bool:

@@ -6,8 +6,8 @@ from hangwatch import words
 from hangwatch.model import Alternative, Certainty
 
 from .circle_waits import Circle
-from .finding import Finding, collective, victims, wait_edges
-from .names import at, ranks
+from .finding import Finding, all_waits, collective, victims
+from .names import at, ranks, say
 from .stuck import Kind, Stuck, stuck_collectives
 
 _BOTH_CALLS = (
@@ -42,12 +42,11 @@ def of_all_rows(one: Circle, stray: list[int]) -> Finding | None:
         culprits=tuple((rank, edge.call.where if edge.call is not None else None) for rank in gone) if few else (),
         victims=victims(one.chain.path, gone) if few else tuple(sorted({*gone, *waiting})),
         evidence=tuple(
-            f"{ranks(each.waiting)} {words.verb(len(each.waiting), 'waits', 'wait')} for {ranks(each.awaited)} in"
-            f" {collective(each)}"
+            f"{say(each.waiting, 'waits', 'wait')} for {ranks(each.awaited)} in {collective(each)}"
             for each in rows[:_ROWS_TOLD]
         ),
         alternatives=or_else(gone, left_out=True),
-        waits=tuple(each for root in one.chain.roots for each in wait_edges(root)),
+        waits=all_waits(one.chain.roots),
         left_out=edge.call,
     )
 
@@ -79,7 +78,7 @@ def fewer_than_others(one: Circle, stray: list[int], said: str) -> Finding | Non
         victims=victims(one.chain.path, stray),
         evidence=(str(odd), *map(str, one.edges[:2])),
         alternatives=or_else(stray, left_out=True),
-        waits=tuple(each for root in one.chain.roots for each in wait_edges(root)),
+        waits=all_waits(one.chain.roots),
         left_out=edge.one.call,
     )
 

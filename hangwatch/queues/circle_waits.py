@@ -19,7 +19,7 @@ class Circle:
         self.until = last_in_circle(chain)
         self.messages = any(each.peers for each in chain.roots)
         self.counted = not any(each.peers and (each.kind is Kind.QUEUED or not each.counted) for each in chain.roots)
-        self.concerned = {rank for each in chain.roots for rank in each.group.members} & queues.ranks
+        self.concerned = chain.members & queues.ranks
         self.lost = _lost(chain)
 
     def blamed(self, stray: list[int]) -> list[int]:

@@ -14,7 +14,7 @@ from .circle_waits import Circle
 from .counts import Odd
 from .departures import by_count, departed, odd_one
 from .edges import Edge
-from .finding import Finding, collective, victims, wait_edges
+from .finding import Finding, all_waits, collective, victims
 from .follow import Chain, before
 from .history import Histories
 from .left_out import LeftOut, left_out
@@ -40,7 +40,7 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         return parted
     if (left := orders.parted(queues, chain, histories)) is not None:
         return left
-    members = {rank for root in chain.roots for rank in (*root.waiting, *root.awaited)}
+    members = chain.involved
     root, odd = _counted(chain, histories, members)
     if odd is not None and odd.early:
         return by_count(root, odd, members)  # no recorded order shows the call
@@ -157,10 +157,8 @@ def _where_it_made_such(one: Circle, stray: list[int]) -> tuple[tuple[int, Frame
         if stray[0] in edge.one.order:
             break  # it has made that message, behind the one in which it waits
         waits, lane = edge.one.calls[edge.waiting[0]], edge.one.group.peers.get(stray[0])
-        made = (one.queues.call(lane, place) for place in reversed(range(len(lane)))) if lane is not None else ()
-        such = (
-            call for call in made if call.op != waits.op and (call.source, call.target) == (waits.source, waits.target)
-        )
+        made = [*one.queues.calls_in(lane)] if lane is not None else []
+        such = (call for call in reversed(made) if call.message == waits.counterpart)
         return tuple((stray[0], call.where) for call in such if call.where is not None)[:1]
     return ()
 
@@ -191,7 +189,7 @@ def _due_collective(one: Circle) -> Finding | None:
         culprits=((rank, call.where),),
         victims=victims(one.chain.path, (rank,)),
         evidence=(f"in {times} earlier rounds rank {rank} made that call there", *map(str, one.edges[:2])),
-        waits=tuple(each for root in one.chain.roots for each in wait_edges(root)),
+        waits=all_waits(one.chain.roots),
         left_out=call,
     )
 
@@ -220,7 +218,7 @@ def _finding(one: Circle, cause: str, stray: list[int], why: str, without: str) 
         culprits=tuple((rank, where.get(rank)) for rank in blamed),
         victims=victims(one.chain.path, blamed),
         evidence=(*map(str, edges[:3]), *([why] if why and blamed == stray else [])),
-        waits=tuple(edge for each in one.chain.roots for edge in wait_edges(each)),
+        waits=all_waits(one.chain.roots),
         passing=not one.counted,
     )
 
@@ -263,7 +261,7 @@ def _broken(broke: Break, one: Circle) -> Finding:
         culprits=((rank, here),),
         victims=victims(one.chain.path, (rank,)),
         evidence=(*map(str, one.edges[:2]), "of these ranks, no other one left the order of its earlier rounds"),
-        waits=tuple(edge for each in one.chain.roots for edge in wait_edges(each)),
+        waits=all_waits(one.chain.roots),
         fix=f"let rank {rank} make the same sends and receives in every round, or change its peers with it",
     )
 

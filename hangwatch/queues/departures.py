@@ -15,7 +15,7 @@ from .follow import Chain
 from .history import Histories
 from .matching import shape
 from .model import Communicator, Queues
-from .names import at, ranks, telling_line
+from .names import at, ranks, say, telling_line
 from .readings import ENOUGH, Kind
 from .stuck import Kind as Stands
 from .stuck import Stuck
@@ -32,7 +32,7 @@ def departed(queues: Queues, chain: Chain, histories: Histories) -> Finding | No
     for root in chain.roots:
         if (found := departed_in(root, histories)) is not None:
             return found
-    members = {rank for root in chain.roots for rank in (*root.waiting, *root.awaited)}
+    members = chain.involved
     for group in queues.communicators:
         departure = histories.departure(group) if members & set(group.members) else None
         if departure is None or _is_theirs(departure):
@@ -152,9 +152,7 @@ def _may_be_layers(departure: Departure) -> bool:
 def _either(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, ...]) -> Finding:
     """Nothing tells which side left the order: neither is the majority, and neither did otherwise before."""
     group, number = departure.group, departure.number
-    texts = [
-        f"{ranks(who)} {words.verb(len(who), 'calls', 'call')} {shape(call)}{at(call)}" for who, call in departure.sides
-    ]
+    texts = [f"{say(who, 'calls', 'call')} {shape(call)}{at(call)}" for who, call in departure.sides]
     sides = departure.sides[:1] if departure.few else departure.sides
     blamed = {rank: call.where for who, call in sides for rank in who}
     return Finding(

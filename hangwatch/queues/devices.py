@@ -14,7 +14,7 @@ from .follow import Chain
 from .history import Histories
 from .matching import shape
 from .model import Queues
-from .names import at, named, ranks
+from .names import at, named, ranks, say
 from .not_recorded import alternatives as not_recorded
 from .not_recorded import lacking
 from .split_sizes import odd_splits, sizes_differ
@@ -47,13 +47,11 @@ def held(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     return Finding(
         "undetermined" if cut else "device-stall",
         Certainty.LIKELY if few and not running else Certainty.UNDETERMINED,
-        f"{_enqueued(queues, root)}; the {words.verb(len(root.awaited), 'device', 'devices')} of {ranks(root.awaited)}"
-        f" {words.verb(len(root.awaited), 'has', 'have')} not started it, and {before}.",
+        f"{_enqueued(queues, root)}; the {words.verb(len(root.awaited), 'device', 'devices')} of"
+        f" {say(root.awaited, 'has', 'have')} not started it, and {before}.",
         stage=Stage.DEVICE,
         passing=True,
-        culprits=tuple((rank, root.calls[rank].where if rank in root.calls else None) for rank in root.awaited)
-        if few
-        else (),
+        culprits=root.at_lines(root.awaited) if few else (),
         victims=victims(chain.path, root.awaited),
         evidence=(
             f"started on {ranks(begun)}, only enqueued on {ranks(root.awaited)}",
@@ -68,7 +66,7 @@ def held(queues: Queues, chain: Chain, histories: Histories) -> Finding:
 
 def _begins_open(queues: Queues, rank: int) -> bool:
     """The oldest call that is recorded of a rank is not complete, and older ones are lost: one of them may be open."""
-    lanes = [lane for _, lane in queues.lanes() if lane.rank == rank and len(lane)]
+    lanes = [lane for _, lane in queues.lanes_of(rank) if len(lane)]
     first = min(lanes, key=lambda lane: lane.order[0], default=None)
     return first is not None and first.lost and not first.done(0)
 
@@ -115,7 +113,7 @@ def half_done(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         f" {ranks(root.waiting)} {f'{has} started it and ' if started else ''}{do} not complete it: the network, the"
         f" links between the GPUs, or a GPU.{gone}",
         stage=Stage.DEVICE,
-        culprits=tuple((rank, root.calls[rank].where if rank in root.calls else None) for rank in blamed),
+        culprits=root.at_lines(blamed),
         victims=root.waiting,
         evidence=(
             f"{ranks(done)}: completed",

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hangwatch import words
-
 from .finding import collective
 from .follow import Chain, before
-from .names import at, ranks
+from .names import at, ranks, say
 from .stuck import Stuck
 
 
@@ -22,7 +20,7 @@ class Edge:
 
     def __str__(self) -> str:
         return (
-            f"{ranks(self.waiting)} {words.verb(len(self.waiting), 'waits', 'wait')} for {ranks(self.awaited)} in"
+            f"{say(self.waiting, 'waits', 'wait')} for {ranks(self.awaited)} in"
             f" {collective(self.one)}{at(self.one.call)}"
         )
 

@@ -72,6 +72,11 @@ def wait_edges(one: Stuck, awaited: Iterable[int] | None = None) -> tuple[Wait, 
     return (Wait(waiting[0], blamed, what, call.where if call else None, also=tuple(waiting[1:])),)
 
 
+def all_waits(stuck: Iterable[Stuck], awaited: Iterable[int] | None = None) -> tuple[Wait, ...]:
+    """The waits of several calls."""
+    return tuple(edge for each in stuck for edge in wait_edges(each, awaited))
+
+
 def _other_end(one: Stuck, rank: int) -> tuple[int, ...]:
     return tuple(peer for peer in one.peers if peer != rank)
 

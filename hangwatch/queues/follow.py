@@ -32,6 +32,16 @@ class Chain:
     def circle(self) -> bool:
         return len(self.roots) > 1
 
+    @property
+    def involved(self) -> set[int]:
+        """The ranks that wait in its roots, or are awaited there."""
+        return {rank for root in self.roots for rank in (*root.waiting, *root.awaited)}
+
+    @property
+    def members(self) -> set[int]:
+        """The ranks of the groups in which its roots are."""
+        return {rank for root in self.roots for rank in root.group.members}
+
 
 class Follower:
     """The graph of stuck calls: an edge where an awaited rank waits in another one. `ranks` left a record."""

@@ -37,7 +37,7 @@ def _is_new(root: Stuck, rank: int, histories: Histories) -> bool:
 
     Where ranks differ in what all must share, only that counts: each may bring another number of elements.
     """
-    lane = (root.group.peers if root.peers else root.group.lanes).get(rank)
+    lane = root.lane(rank)
     if lane is None:
         return False
     call = root.calls[rank]

@@ -75,9 +75,8 @@ def _regular(rank: int, histories: Histories) -> bool:
     """
     standing = [
         (lane.order[place], group, lane, place)
-        for group in histories.queues.communicators
-        for lane in (group.lanes.get(rank), group.peers.get(rank))
-        if lane is not None and (place := lane.first_open()) is not None
+        for group, lane in histories.queues.lanes_of(rank)
+        if (place := lane.first_open()) is not None
     ]
     if not standing:
         return False
@@ -104,7 +103,7 @@ def once_more(root: Stuck, who: tuple[int, ...], others: tuple[int, ...]) -> Fin
         f"{ranks(who, capital=True)} called {collective(root)}{at(call)} right behind the one before, as never until"
         f" then, and {words.verb(len(who), 'waits', 'wait')} for {ranks(others)}: that call was made once more,"
         " or all that comes between two of them was left out.",
-        culprits=tuple((rank, root.calls[rank].where if rank in root.calls else None) for rank in who),
+        culprits=root.at_lines(who),
         victims=others,
         evidence=(f"between two such calls {ranks(who)} had made others every time before",),
         alternatives=(
@@ -128,7 +127,7 @@ def alone(root: Stuck, *, completed: bool = True) -> Finding:
         Certainty.UNDETERMINED if ended else Certainty.LIKELY,
         f"{ranks(root.waiting, capital=True)} alone called {collective(root)}{at(call)}, which {ranks(root.awaited)}"
         " never made.",
-        culprits=tuple((rank, root.calls[rank].where if rank in root.calls else None) for rank in root.waiting),
+        culprits=root.at_lines(root.waiting),
         victims=root.awaited,
         evidence=(
             f"no record of {ranks(root.awaited)} has such a call{at(call)} in {root.group.title}",

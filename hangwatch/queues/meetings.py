@@ -11,7 +11,7 @@ from hangwatch.ranks.tensors import elements
 
 from .matching import Shape, kind_of, shape
 from .model import Call, Communicator, Lane, Queues
-from .names import named, ranks
+from .names import named, ranks, say
 from .stuck import disagreement, floor_of
 
 
@@ -120,7 +120,7 @@ def remarks(queues: Queues) -> Iterator[str]:
             yield f"the dump of {ranks(behind)} is older than others: it ends before number {floor} of {group.title}"
         if late:
             yield (
-                f"{ranks(late)} {words.verb(len(late), 'has', 'have')} not completed number {floor} of {group.title} in"
+                f"{say(late, 'has', 'have')} not completed number {floor} of {group.title} in"
                 f" {words.verb(len(late), 'its dump', 'their dumps')}, which other ranks have: all had enqueued it,"
                 " so it was on its way"
             )

@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from hangwatch import words
 from hangwatch.model import Certainty
 
-from .finding import Finding, victims, wait_edges
+from .finding import Finding, all_waits, victims
 from .follow import Chain
 from .history import Histories
-from .model import Call, Communicator, Queues
+from .model import COUNTERPARTS, Call, Communicator, Message, Queues
 from .names import at, ranks
 from .pairs import fits
 from .readings import due
 from .stuck import Kind, Stuck
 from .turns import OFTEN
 
-_Operation = tuple[str, int | None, int | None]  # what, and from which rank of the group to which
 _WORDS = {"send": ("send", "to"), "recv": ("receive", "from")}
 
 
@@ -34,10 +33,6 @@ class _Habit:
     @property
     def kept(self) -> bool:
         return self.made == self.due
-
-
-def _operation(call: Call) -> _Operation:
-    return call.op, call.source, call.target
 
 
 def left_out_before(queues: Queues, chain: Chain, histories: Histories) -> Finding | None:
@@ -62,7 +57,7 @@ def _habit(queues: Queues, root: Stuck, rank: int, histories: Histories) -> _Hab
     """None where its messages of that way followed no rule, or it did not go on to what comes behind the due one."""
     lane, own = root.group.peers[rank], root.calls[rank]
     until = [place for place in range(len(lane)) if lane.order[place] <= root.order[rank]]
-    calls = [call for place in until if _operation(call := queues.call(lane, place)) == _operation(own)]
+    calls = [call for place in until if (call := queues.call(lane, place)).message == own.message]
     *before, last = map(histories.token_of, calls)
     token, times = due(before, 1) or (-1, 0)
     usual = next((call for call in reversed(calls[:-1]) if histories.token_of(call) == token), None)
@@ -91,7 +86,7 @@ def _swapped(chain: Chain, rank: int, other: int, mine: _Habit, theirs: _Habit) 
             f"until then rank {rank} made the {word}{at(mine.due)} first; rank {other} kept to its own order",
             f"{ranks((rank, other))} have made equally many such messages",
         ),
-        waits=tuple(edge for each in chain.path for edge in wait_edges(each, (rank,))),
+        waits=all_waits(chain.path, (rank,)),
         fix=f"make the {word}s of rank {rank} in the order of the {counterpart}s of rank {other}",
     )
 
@@ -109,7 +104,7 @@ def _left_out(chain: Chain, rank: int, other: int, mine: _Habit, theirs: _Habit)
             f"in {words.plural(mine.times, 'earlier round')} rank {rank} made that {word}{at(mine.due)} there",
             f"rank {other} made its {counterpart} {back} rank {rank} in the same order as ever",
         ),
-        waits=tuple(edge for each in chain.path for edge in wait_edges(each, (rank,))),
+        waits=all_waits(chain.path, (rank,)),
         fix=f"give each {counterpart} of rank {other} its {word} on rank {rank}, in every round",
     )
 
@@ -128,13 +123,13 @@ class Uneven:
     met: int
 
     def __str__(self) -> str:
-        (word, to), (counterpart, back) = _WORDS[self.op], _WORDS["recv" if self.op == "send" else "send"]
+        (word, to), (counterpart, back) = _WORDS[self.op], _WORDS[COUNTERPARTS[self.op]]
         own = f"rank {self.rank} has made {words.plural(self.made, word)} {to} rank {self.peer}"
         return f"{own}, and rank {self.peer} {words.plural(self.met, counterpart)} {back} it"
 
     @property
     def fix(self) -> str:
-        (word, _), (counterpart, _) = _WORDS[self.op], _WORDS["recv" if self.op == "send" else "send"]
+        (word, _), (counterpart, _) = _WORDS[self.op], _WORDS[COUNTERPARTS[self.op]]
         return f"give each {word} of rank {self.rank} its {counterpart} on rank {self.peer}, before the next collective"
 
 
@@ -145,10 +140,9 @@ def uneven(queues: Queues, root: Stuck) -> Uneven | None:
     (rank,), (peer,) = root.waiting, root.awaited
     if peer not in root.group.peers:
         return None
-    op, source, target = _operation(root.calls[rank])
-    made = _count(queues, root.group, rank, (op, source, target))
-    met = _count(queues, root.group, peer, ("recv" if op == "send" else "send", source, target))
-    return Uneven(rank, peer, op, made, met) if made > met else None
+    call = root.calls[rank]
+    made, met = _count(queues, root.group, rank, call.message), _count(queues, root.group, peer, call.counterpart)
+    return Uneven(rank, peer, call.op, made, met) if made > met else None
 
 
 # ------------------------------------------------------------------------------------------ batches
@@ -162,13 +156,13 @@ def left_out_of_batch(queues: Queues, chain: Chain) -> Finding | None:
     root = chain.roots[0]
     (rank,), (peer,) = root.waiting, root.awaited
     call = root.calls[rank]
-    wanted: _Operation = ("recv" if call.op == "send" else "send", call.source, call.target)
+    wanted = call.counterpart
     usual, lacking = _lacking(_batches(queues, root.group, peer, wanted), wanted)
-    more = _count(queues, root.group, rank, _operation(call)) - _count(queues, root.group, peer, wanted)
+    more = _count(queues, root.group, rank, call.message) - _count(queues, root.group, peer, wanted)
     return _of_batch(queues, chain, wanted, lacking, usual) if lacking and more == len(lacking) else None
 
 
-def _lacking(batches: Mapping[int, list[_Operation]], wanted: _Operation) -> tuple[int, list[int]]:
+def _lacking(batches: Mapping[int, list[Message]], wanted: Message) -> tuple[int, list[int]]:
     """How many operations most batches have, which are alike, and the few that have all of these but the wanted one."""
     having = [number for number, made in batches.items() if wanted in made]
     if len(having) < OFTEN:
@@ -180,17 +174,17 @@ def _lacking(batches: Mapping[int, list[_Operation]], wanted: _Operation) -> tup
     return len(usual), lacking if alike and rest and len(lacking) < len(having) else []
 
 
-def _batches(queues: Queues, group: Communicator, rank: int, wanted: _Operation) -> dict[int, list[_Operation]]:
+def _batches(queues: Queues, group: Communicator, rank: int, wanted: Message) -> dict[int, list[Message]]:
     """By number the operations of a rank's batches from the line that makes such ones; none where older are lost."""
     lane = group.peers.get(rank)
     if lane is None or lane.lost:
         return {}
-    calls = [(lane.numbers[place], queues.call(lane, place)) for place in range(len(lane))]
-    lines = {call.where for _, call in calls if _operation(call) == wanted}
-    found: dict[int, list[_Operation]] = {}
+    calls = list(zip(lane.numbers, queues.calls_in(lane), strict=True))
+    lines = {call.where for _, call in calls if call.message == wanted}
+    found: dict[int, list[Message]] = {}
     for number, call in calls:
         if call.where in lines and call.source is not None:
-            found.setdefault(number, []).append(_operation(call))
+            found.setdefault(number, []).append(call.message)
     return found if len(lines) == 1 and None not in lines else {}
 
 
@@ -198,17 +192,15 @@ def _made_as_many(queues: Queues, group: Communicator, rank: int, other: int, ca
     """Whether both ends have made as many messages of that way, where all of them are on record."""
     if any(group.peers[each].lost for each in (rank, other)):
         return False
-    theirs = ("recv" if call.op == "send" else "send", call.source, call.target)
-    return _count(queues, group, rank, _operation(call)) == _count(queues, group, other, theirs)
+    return _count(queues, group, rank, call.message) == _count(queues, group, other, call.counterpart)
 
 
-def _count(queues: Queues, group: Communicator, rank: int, wanted: _Operation) -> int:
+def _count(queues: Queues, group: Communicator, rank: int, wanted: Message) -> int:
     lane = group.peers.get(rank)
-    made = (queues.call(lane, place) for place in range(len(lane))) if lane is not None else ()
-    return sum(_operation(call) == wanted for call in made)
+    return sum(call.message == wanted for call in queues.calls_in(lane)) if lane is not None else 0
 
 
-def _of_batch(queues: Queues, chain: Chain, wanted: _Operation, lacking: list[int], usual: int) -> Finding:
+def _of_batch(queues: Queues, chain: Chain, wanted: Message, lacking: list[int], usual: int) -> Finding:
     root = chain.roots[0]
     (rank,), (peer,) = root.waiting, root.awaited
     (word, to), (counterpart, _) = _WORDS[wanted[0]], _WORDS[root.calls[rank].op]
@@ -224,6 +216,6 @@ def _of_batch(queues: Queues, chain: Chain, wanted: _Operation, lacking: list[in
         culprits=((peer, call.where),),
         victims=victims(chain.path, (peer,)),
         evidence=(f"all other batches of rank {peer} from there have that {word}",),
-        waits=tuple(edge for each in chain.path for edge in wait_edges(each)),
+        waits=all_waits(chain.path),
         fix=f"put the same sends and receives into every batch of rank {peer}",
     )

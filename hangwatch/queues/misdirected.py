@@ -12,7 +12,7 @@ from hangwatch.model import Certainty
 from .finding import Finding, collective, victims, wait_edges
 from .follow import Chain
 from .model import Call, Queues
-from .names import at, named, ranks, word
+from .names import at, named, ranks, say, word
 from .pairs import stuck_pairs
 from .stuck import Kind, Stuck
 
@@ -153,7 +153,7 @@ def _stayed(queues: Queues, one: Stuck, other: Stuck, rank: int, chain: Chain) -
             f"all earlier calls in the record of rank {rank} from there were in {one.group.title}",
         ),
         waits=(*wait_edges(one), *wait_edges(other)),
-        fix=f"look at which group {ranks(few)} {words.verb(len(few), 'takes', 'take')} at this line: it is an old one",
+        fix=f"look at which group {say(few, 'takes', 'take')} at this line: it is an old one",
     )
 
 
@@ -235,7 +235,7 @@ def _in_place_of_another(queues: Queues, chain: Chain, one: Stuck, stray: _Stray
         victims=victims((*chain.path, one), who),
         evidence=(f"all other calls in the record of {ranks(who)} from there{at(call)} were in {usual.title}",),
         waits=wait_edges(one, who),
-        fix=f"look at which group {ranks(who)} {words.verb(len(who), 'takes', 'take')} at this line",
+        fix=f"look at which group {say(who, 'takes', 'take')} at this line",
     )
 
 
@@ -250,22 +250,18 @@ def _used(queues: Queues, rank: int, call: Call, but: Stuck) -> Counter[str]:
     return Counter(name for name, each in places for _, number in each if (name, number) != stuck)
 
 
-def _wait(one: Stuck) -> str:
-    return f"{ranks(one.waiting)} {words.verb(len(one.waiting), 'waits', 'wait')}"
-
-
 def _elsewhere(one: Stuck, other: Stuck, rank: int, chain: Chain) -> Finding:
-    call = other.calls[rank]
+    call, waits = other.calls[rank], say(one.waiting, "waits", "wait")
     return Finding(
         "collective-mismatch",
         Certainty.LIKELY,
         f"Rank {rank} called {named(call, other.number, other.group)}{at(call)}, where its earlier calls were in"
-        f" {one.group.title}: {_wait(one)} for it in {collective(one)}{at(one.call)}.",
+        f" {one.group.title}: {waits} for it in {collective(one)}{at(one.call)}.",
         culprits=((rank, call.where),),
         victims=victims(chain.path, (rank,)),
         evidence=(
             f"all earlier calls in the record of rank {rank} from there{at(call)} were in {one.group.title}",
-            f"rank {rank} has not enqueued {collective(one)}, and {_wait(one)} for it there",
+            f"rank {rank} has not enqueued {collective(one)}, and {waits} for it there",
         ),
         waits=(*wait_edges(one), *wait_edges(other)),
         fix=f"look at which group rank {rank} takes at this line",

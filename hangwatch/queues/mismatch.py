@@ -12,7 +12,7 @@ from .fresh import all_recorded, rounds_more, unlike_before
 from .history import Histories
 from .matching import kind_of, odd_ones, shape
 from .model import Call
-from .names import apart, at, of_no_line, ranks
+from .names import apart, at, of_no_line, ranks, say
 from .next_calls import alternatives as _or_the_next
 from .next_calls import changes, may_be_next
 from .other_place import MISMATCH, UNEVEN, apart_from, one_line, or_else
@@ -85,10 +85,6 @@ def _left_alone(root: Stuck) -> bool:
     return bool(root.why) and len(root.calls) == len(root.group.members) and 2 * len(root.waiting) <= len(root.calls)
 
 
-def _wait(root: Stuck) -> str:
-    return words.verb(len(root.waiting), "waits", "wait")
-
-
 def _fix(root: Stuck, histories: Histories) -> str:
     """What makes such calls fit again; "" for the usual words."""
     calls = root.calls.values()
@@ -146,7 +142,7 @@ def _summary(root: Stuck, texts: list[str]) -> str:
         ends = f"{sent.op} of rank {one} to rank {other}{at(sent)} and the {taken.op} there{at(taken)}"
         return f"The {ends} differ in {_difference(sent, taken)}."
     if not root.sides:
-        left = f"; of all only {ranks(root.waiting)} still {_wait(root)} in it" if _left_alone(root) else ""
+        left = f"; of all only {say(root.waiting, 'still waits', 'still wait')} in it" if _left_alone(root) else ""
         return f"The calls of {collective(root)} do not fit: {root.why}{at(root.call)}{left}."
     ops = {each.op for each in root.calls.values()}
     one_call = len(ops) == 1 and (one_line(root) or all(call.where is None for call in root.calls.values()))
@@ -191,9 +187,7 @@ def _side_words(root: Stuck) -> list[str]:
         return [f"{ranks([rank])}: {call.op}{_sizes(call)}{at(call)}" for rank, call in told[:4]]
     sides = sorted(root.sides.values(), key=lambda who: (len(who), who))
     most = root.calls[sides[-1][0]]
-    return [
-        f"{ranks(who)} {words.verb(len(who), 'calls', 'call')} {_called(root.calls[who[0]], most)}" for who in sides[:4]
-    ]
+    return [f"{say(who, 'calls', 'call')} {_called(root.calls[who[0]], most)}" for who in sides[:4]]
 
 
 def _sizes(call: Call) -> str:

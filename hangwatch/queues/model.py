@@ -18,6 +18,8 @@ from hangwatch.stacks.frames import behind_the_call, user_frame
 
 SCHEDULED, STARTED, COMPLETED, RETIRED = 0, 1, 2, 4  # the last one is added to one of the others
 STATE = 3  # mask for the first three
+COUNTERPARTS = {"send": "recv", "recv": "send"}
+Message = tuple[str, int | None, int | None]  # send or recv, and from which rank of the group to which
 UNDESCRIBED = "undefined"  # how torch describes a group to which the program gave no description
 
 
@@ -35,6 +37,16 @@ class Call:
     source: int | None = None  # rank within the group (point-to-point)
     target: int | None = None
     traced: bool = False  # the record tells the frames: where there are none, a thread of torch's own made the call
+
+    @property
+    def message(self) -> Message:
+        """What a send or receive is, and between which ranks of the group."""
+        return self.op, self.source, self.target
+
+    @property
+    def counterpart(self) -> Message:
+        """What the other end of a send or receive has to be."""
+        return COUNTERPARTS.get(self.op, "send"), self.source, self.target
 
     @property
     def where(self) -> Frame | None:
@@ -173,6 +185,10 @@ class Queues:
     def call(self, lane: Lane, place: int) -> Call:
         return self.calls[lane.calls[place]]
 
+    def calls_in(self, lane: Lane) -> Iterator[Call]:
+        """All calls of a lane, the oldest first."""
+        return map(self.calls.__getitem__, lane.calls)
+
     def missing(self) -> tuple[int, ...]:
         """Ranks that left no record: the size of the job tells of them, or a group of which they are members."""
         named = (each.members for each in self.communicators if not each.guessed)
@@ -186,3 +202,10 @@ class Queues:
         for communicator in self.communicators:
             for lane in (*communicator.lanes.values(), *communicator.peers.values()):
                 yield communicator, lane
+
+    def lanes_of(self, rank: int) -> Iterator[tuple[Communicator, Lane]]:
+        """The lanes of one rank: of each group its collectives, and then its sends and receives."""
+        for communicator in self.communicators:
+            for lane in (communicator.lanes.get(rank), communicator.peers.get(rank)):
+                if lane is not None:
+                    yield communicator, lane

@@ -38,12 +38,12 @@ def unmoved_s(queues: Queues) -> float | None:
 
 
 def _completed_at(one: Stuck, rank: int) -> int:
-    lanes = one.group.peers if one.peers else one.group.lanes
-    return lanes[rank].completed_at if rank in lanes else 0
+    lane = one.lane(rank)
+    return lane.completed_at if lane is not None else 0
 
 
 def _enqueued_at(one: Stuck, rank: int) -> int:
-    lane = (one.group.peers if one.peers else one.group.lanes).get(rank)
+    lane = one.lane(rank)
     return lane.created[-1] if lane is not None and len(lane) else 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from hangwatch import words
 from hangwatch.model import Frame
@@ -79,3 +79,8 @@ def of_no_line(call: Call) -> bool:
 
 def ranks(numbers: Iterable[int], *, capital: bool = False) -> str:
     return words.ranks(numbers, capital=capital)
+
+
+def say(who: Collection[int], one: str, many: str, *, capital: bool = False) -> str:
+    """`rank 3 waits`, `ranks 0-2 wait`: ranks, with the form of a verb that fits how many they are."""
+    return f"{ranks(who, capital=capital)} {words.verb(len(who), one, many)}"

@@ -16,7 +16,7 @@ from hangwatch import words
 from hangwatch.model import Alternative, Certainty
 
 from .all_groups import AllGroups, IssuedCall, Parting
-from .finding import Finding, alone_cause, victims, wait_edges
+from .finding import Finding, all_waits, alone_cause, victims, wait_edges
 from .follow import Chain
 from .history import Histories
 from .matching import shape
@@ -35,7 +35,7 @@ _TOLD = (Kind.SKIPPED, Kind.EXTRA, Kind.MOVED)
 
 def parted(queues: Queues, chain: Chain, histories: Histories) -> Finding | None:
     """The finding on the one rank of a circle that left the order which most ranks keep, or those of its role."""
-    members = {rank for each in chain.roots for rank in (*each.waiting, *each.awaited)} & queues.ranks
+    members = chain.involved & queues.ranks
     concerned = sorted(members)[:_MOST_RANKS]
     compared = (concerned + sorted(queues.ranks - members))[:_MOST_RANKS]
     if not histories.sited or any(each.peers for each in chain.roots):
@@ -102,7 +102,7 @@ def _by_another_way(histories: Histories, chain: Chain, rank: int, found: Partin
         culprits=((rank, call.where),),
         victims=victims(chain.path, [rank]),
         evidence=(f"over all of their groups, {ranks(usual)} made the same calls in one order",),
-        waits=tuple(edge for each in chain.roots for edge in wait_edges(each)),
+        waits=all_waits(chain.roots),
     )
 
 

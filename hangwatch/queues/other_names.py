@@ -17,7 +17,7 @@ from hangwatch.model import Certainty, Frame, Stage
 from .finding import Finding, collective, victims, wait_edges
 from .follow import Chain
 from .model import Communicator, Queues
-from .names import at, ranks
+from .names import at, ranks, say
 from .stuck import Kind, Stuck
 
 _Order = tuple[tuple[str, str], ...]  # the groups of the same ranks, each by its name and its description
@@ -71,7 +71,7 @@ def _of_set_up(queues: Queues, root: Stuck, groups: tuple[Communicator, Communic
         Certainty.LIKELY,
         f"{words.capital(sides[0].title)} does not have the same members on all ranks: {held}. Its first call does not"
         f" return then; {ranks(root.awaited)} never enqueued {collective(root)}{at(root.call)}, for which"
-        f" {ranks(root.waiting)} {words.verb(len(root.waiting), 'waits', 'wait')}.",
+        f" {say(root.waiting, 'waits', 'wait')}.",
         stage=Stage.START,
         culprits=tuple((rank, None) for rank in odd),
         victims=victims(chain.path, odd),
@@ -109,8 +109,7 @@ def _in_other_orders(queues: Queues, one: Stuck, orders: dict[_Order, list[int]]
         "new-group-mismatch",
         Certainty.LIKELY,
         f"The groups of {members} were made in another order ({'; '.join(named[:2])}), and torch pairs them by their"
-        f" number: the calls of one meet those of another, and {ranks(one.waiting)}"
-        f" {words.verb(len(one.waiting), 'waits', 'wait')}{at(one.call)}.",
+        f" number: the calls of one meet those of another, and {say(one.waiting, 'waits', 'wait')}{at(one.call)}.",
         stage=Stage.START,
         culprits=tuple((rank, None) for rank in odd),
         victims=victims(chain.path or chain.roots, odd),
@@ -142,13 +141,13 @@ def _unlike_members(queues: Queues, one: Stuck, other: Communicator, chain: Chai
     groups = sorted((one.group, other), key=lambda each: each.members)
     odd = [each for each in groups if _takes_from_another(queues, each)]
     blamed = sorted(_users(odd[0])) if len(odd) == 1 else []
-    has = [f"{ranks(_users(each))} {words.verb(len(_users(each)), 'has', 'have')} it with" for each in groups]
+    has = [f"{say(_users(each), 'has', 'have')} it with" for each in groups]
     held = [f"{said} {ranks(each.members)}" for said, each in zip(has, groups, strict=True)]
     return Finding(
         "new-group-mismatch",
         Certainty.LIKELY,
         f"{words.capital(one.group.title)} does not have the same members on all ranks: {words.listed(held)}."
-        f" {ranks(one.waiting, capital=True)} {words.verb(len(one.waiting), 'waits', 'wait')} in"
+        f" {say(one.waiting, 'waits', 'wait', capital=True)} in"
         f" {collective(one)}{at(one.call)} for ranks that never come to it.",
         stage=Stage.START,
         culprits=tuple((rank, _line(queues, other if other in odd else one.group, rank)) for rank in blamed),
@@ -201,13 +200,13 @@ def _users(group: Communicator) -> set[int]:
 def _found(queues: Queues, one: Stuck, parts: list[Communicator], chain: Chain) -> Finding:
     named = [(each.title, _users(each)) for each in parts]
     odd = _odd([who for _, who in named])
-    held = [f"{ranks(who)} {words.verb(len(who), 'has', 'have')} it as {name}" for name, who in named]
+    held = [f"{say(who, 'has', 'have')} it as {name}" for name, who in named]
     members = words.ranks(one.group.members)
     return Finding(
         "new-group-mismatch",
         Certainty.LIKELY,
         f"The group of {members} was made in another order: {words.listed(held)}. By its name a group finds its"
-        f" members: {ranks(one.waiting)} {words.verb(len(one.waiting), 'waits', 'wait')} in"
+        f" members: {say(one.waiting, 'waits', 'wait')} in"
         f" {collective(one)}{at(one.call)} for ranks that never come to it.",
         stage=Stage.START,
         culprits=tuple((rank, None) for rank in odd),

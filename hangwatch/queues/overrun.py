@@ -54,7 +54,7 @@ def _found(root: Stuck, usual: Call, times: int) -> Finding:
         f"{ranks(root.waiting, capital=True)} went on with {collective(root)}{own} where"
         f" {words.verb(len(root.waiting), 'it', 'they')} had gone on to {shape(usual)}{other} each time before, and"
         f" {awaited} {words.verb(len(root.awaited), 'stands', 'stand')} there: a turn more than the others made.",
-        culprits=tuple((rank, root.calls[rank].where if rank in root.calls else None) for rank in root.waiting),
+        culprits=root.at_lines(root.waiting),
         victims=root.awaited,
         evidence=(
             f"{words.plural(times, 'earlier round')} of {who} went on to {shape(usual)}{at(usual)} there",

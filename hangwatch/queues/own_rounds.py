@@ -15,16 +15,15 @@ from hangwatch import words
 from hangwatch.model import Alternative, Certainty
 
 from .all_groups import IssuedCall
-from .finding import Finding, victims, wait_edges
+from .finding import Finding, all_waits, victims
 from .follow import Chain
 from .history import Histories
-from .model import Call, Communicator, Queues
+from .model import Communicator, Message, Queues
 from .names import at, named, word
 from .stuck import Kind, Stuck
 from .turns import OFTEN
 
 _OTHER_ENDS = 3  # ends of other pairs, at least, that count alike, where one earlier round makes no habit
-_COUNTERPARTS = {"send": "recv", "recv": "send"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +42,19 @@ def fewer_than_ever(queues: Queues, chain: Chain, histories: Histories) -> Findi
         if root.kind is not Kind.PEER or len(root.awaited) != 1 or root.awaited[0] in root.order:
             continue
         (rank,), (peer,) = root.waiting, root.awaited
-        wanted = (_COUNTERPARTS.get(root.calls[rank].op, ""), root.calls[rank].source, root.calls[rank].target)
+        wanted = root.calls[rank].counterpart
         short = _short(queues, histories, root.group, peer, wanted)
         if short is not None and _is_told(queues, root, short, wanted):
             return _finding(queues, chain, root, short, wanted)
     return None
 
 
-_Way = tuple[str, int | None, int | None]  # what, and from which rank of the group to which
-
-
-def _way(call: Call) -> _Way:
-    return call.op, call.source, call.target
-
-
-def _short(queues: Queues, histories: Histories, group: Communicator, rank: int, wanted: _Way) -> _Short | None:
+def _short(queues: Queues, histories: Histories, group: Communicator, rank: int, wanted: Message) -> _Short | None:
     """None where the rounds between collectives of none of its groups tell one, of which the last is over."""
     orders = histories.all_groups
     calls, first = orders.without_gaps(rank), [] if orders.lost(rank) else [-1]
     own = (each for each in calls if each.pair and each.group is group)
-    made = [each.order for each in own if _way(orders.recorded(rank, each)) == wanted]
+    made = [each.order for each in own if orders.recorded(rank, each).message == wanted]
     groups = {id(each.group): each.group for each in calls if not each.pair and made and each.order > made[-1]}
     for around in groups.values():
         ends = [each for each in calls if not each.pair and each.group is around]
@@ -83,14 +75,14 @@ def _the_short_one(counts: Sequence[int], ends: Sequence[IssuedCall]) -> _Short 
     return _Short(ends[-1], last, earlier[0], len(earlier))
 
 
-def _is_told(queues: Queues, root: Stuck, short: _Short, wanted: _Way) -> bool:
+def _is_told(queues: Queues, root: Stuck, short: _Short, wanted: Message) -> bool:
     """Whether the ends of the pair differ by what is missing, and its habit tells it, or those of other pairs."""
     lanes = root.group.peers
     if any(lane.lost for lane in lanes.values()):
         return False
     counts = {(rank, way): many for rank in lanes for way, many in _counted(queues, root.group, rank).items()}
     (rank,), (peer,) = root.waiting, root.awaited
-    made, met = counts[rank, _way(root.calls[rank])], counts[peer, wanted]
+    made, met = counts[rank, root.calls[rank].message], counts[peer, wanted]
     others = Counter(many for (_, (_, *ends)), many in counts.items() if tuple(ends) != wanted[1:])
     alike = others[made] >= _OTHER_ENDS and others[made] == others.total()
     return made - met == short.usual - short.made and (short.times >= OFTEN or alike)
@@ -110,16 +102,15 @@ def or_one_too_many(queues: Queues, root: Stuck) -> tuple[Alternative, ...]:
     return (Alternative("point-to-point-deadlock", Certainty.UNDETERMINED, said),)
 
 
-def _counted(queues: Queues, group: Communicator, rank: int) -> Counter[_Way]:
+def _counted(queues: Queues, group: Communicator, rank: int) -> Counter[Message]:
     lane = group.peers[rank]
-    calls = (queues.call(lane, place) for place in range(len(lane)))
-    return Counter(_way(call) for call in calls if call.source is not None)
+    return Counter(call.message for call in queues.calls_in(lane) if call.source is not None)
 
 
-def _finding(queues: Queues, chain: Chain, root: Stuck, short: _Short, wanted: _Way) -> Finding:
+def _finding(queues: Queues, chain: Chain, root: Stuck, short: _Short, wanted: Message) -> Finding:
     (rank,), (peer,) = root.waiting, root.awaited
     waits, lane = root.calls[rank], root.group.peers[peer]
-    made = [call for place in range(len(lane)) if _way(call := queues.call(lane, place)) == wanted]
+    made = [call for call in queues.calls_in(lane) if call.message == wanted]
     what = f"{word(made[-1])} {'to' if wanted[0] == 'send' else 'from'} rank {rank}"
     behind = short.ends.group.lanes[peer]
     end = queues.call(behind, behind.places(short.ends.number).start)
@@ -134,7 +125,7 @@ def _finding(queues: Queues, chain: Chain, root: Stuck, short: _Short, wanted: _
         culprits=((peer, made[-1].where),),
         victims=victims(chain.path, (peer,)),
         evidence=(f"rank {peer} made its last {what}{at(made[-1])}, and then came to that collective",),
-        waits=tuple(edge for each in chain.path for edge in wait_edges(each)),
+        waits=all_waits(chain.path),
         fix=f"give each {word(waits)} of rank {rank} its {word(made[-1])} on rank {peer}: as many microbatches on every"
         " stage",
     )

@@ -10,13 +10,12 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 
-from hangwatch import words
 from hangwatch.model import Certainty, Frame
 
-from .finding import Finding, victims, wait_edges
+from .finding import Finding, all_waits, victims
 from .follow import Chain
 from .model import Communicator, Lane, Queues
-from .names import ranks
+from .names import ranks, say
 
 _ENDS = 2  # of messages at which one rank counts otherwise, at least
 _WHOLE_PHASE = 2  # calls of a run; in a schedule that alternates, runs tell nothing
@@ -26,7 +25,7 @@ End = tuple[int, int, bool]  # a rank, its peer, and whether it sends
 
 def uneven_phases(queues: Queues, chain: Chain) -> Finding | None:
     """The one rank of the circle whose last runs are all shorter, or longer, than those of all other ends."""
-    inside = {rank for each in chain.roots for rank in (*each.waiting, *each.awaited)}
+    inside = chain.involved
     for group in {id(each.group): each.group for each in chain.roots if each.peers}.values():
         counts = {
             (rank, peer, send): run
@@ -72,11 +71,11 @@ def _finding(chain: Chain, group: Communicator, odd: list[End], count: int, usua
         "point-to-point-deadlock",
         Certainty.LIKELY,
         f"Rank {rank} made {count} microbatches in its last phase where its peers and the other stages made {usual}:"
-        f" {made} sends and receives than {ranks(peers)} {words.verb(len(peers), 'has', 'have')} for it.",
+        f" {made} sends and receives than {say(peers, 'has', 'have')} for it.",
         culprits=((rank, where),),
         victims=victims(chain.path, (rank,)),
         evidence=(f"calls in a row with {ranks(peers)}: {count} on rank {rank}, {usual} at all other ends",),
-        waits=tuple(edge for each in chain.roots for edge in wait_edges(each)),
+        waits=all_waits(chain.roots),
         fix="run the same number of microbatches on every stage, and decide on it together",
     )
 

@@ -14,7 +14,7 @@ from hangwatch.model import Alternative, Certainty, Frame, Status
 from . import devices, in_flight, messages, orders
 from .circles import circle
 from .departures import by_count, departed_in, odd_one
-from .finding import Finding, collective, not_told, split_unread, victims, wait_edges, without_record
+from .finding import Finding, all_waits, collective, not_told, split_unread, victims, wait_edges, without_record
 from .follow import Chain
 from .history import Histories
 from .lone import alone, few_make_it, made_again, new_call, once_more
@@ -23,7 +23,7 @@ from .mismatch import mismatched
 from .model import COMPLETED, STATE, Communicator, Lane, Queues
 from .moment import ON_ITS_WAY_S, is_undated, open_s
 from .motion import Lateness, late_by_habit
-from .names import at, named, of_one_path, ranks
+from .names import at, named, of_one_path, ranks, say
 from .other_names import under_other_names
 from .overrun import overrun
 from .own_rounds import fewer_than_ever, or_one_too_many
@@ -115,7 +115,7 @@ def _late_again(queues: Queues, root: Stuck, habit: Lateness) -> Finding:
         "undetermined",
         Certainty.UNDETERMINED,
         f"{words.capital(late)} {words.verb(many, 'has', 'have')} not come to {collective(root)}{at(root.call)}, for"
-        f" which {ranks(root.waiting)} {words.verb(len(root.waiting), 'waits', 'wait')}, as in most such calls before:"
+        f" which {say(root.waiting, 'waits', 'wait')}, as in most such calls before:"
         f" {words.verb(many, 'it is', 'they are')} slow, and whether the job stood still these records do not tell.",
         status=Status.WAITING,
         victims=root.waiting,
@@ -138,13 +138,13 @@ def _never_came(queues: Queues, chain: Chain) -> Finding:
         "undetermined",
         Certainty.UNDETERMINED,
         f"{ranks(root.awaited, capital=True)} never enqueued {collective(root)}{at(root.call)}, for which"
-        f" {ranks(root.waiting)} {words.verb(len(root.waiting), 'waits', 'wait')}.{more}",
+        f" {say(root.waiting, 'waits', 'wait')}.{more}",
         culprits=tuple((rank, _last_line(queues, rank)) for rank in absent),
         victims=victims(path, absent),
         evidence=(*_last_calls(queues, absent, root), *stopped_sooner(root), *without_record(queues, root)),
         details=(f"{_HOST} {ranks(absent)}.",),
         alternatives=tuple(_elsewhere(queues, absent)),
-        waits=tuple(edge for each in reversed(path) for edge in wait_edges(each)),
+        waits=all_waits(reversed(path)),
         fix=f"find out what {ranks(absent)} did after the last call that is recorded: another path of the code,"
         " the end of its data, an exception, or a call that blocks the host",
         passing=True,
@@ -169,9 +169,9 @@ def _beside(chain: Chain) -> list[Stuck]:
 
 def _not_in(one: Stuck) -> str:
     """Nor have ranks 5-7 enqueued all_reduce 4 of group 6, for which ranks 1 and 2 wait"""
-    have, wait = words.verb(len(one.awaited), "has", "have"), words.verb(len(one.waiting), "waits", "wait")
+    have = words.verb(len(one.awaited), "has", "have")
     what = f"{collective(one)}{at(one.call)}"
-    return f"Nor {have} {ranks(one.awaited)} enqueued {what}, for which {ranks(one.waiting)} {wait}"
+    return f"Nor {have} {ranks(one.awaited)} enqueued {what}, for which {say(one.waiting, 'waits', 'wait')}"
 
 
 def _may_still_come(queues: Queues, root: Stuck) -> bool:
@@ -181,7 +181,7 @@ def _may_still_come(queues: Queues, root: Stuck) -> bool:
     """
     if root.expired or set(root.group.members) != queues.ranks or len(root.waiting) > len(root.awaited):
         return False
-    own = [lane for _, lane in queues.lanes() if lane.rank in root.awaited]
+    own = (lane for rank in root.awaited for _, lane in queues.lanes_of(rank))
     used = all(len(root.group.lanes[rank]) for rank in root.awaited)
     return used and all(lane.first_open() is None for lane in own)
 
@@ -199,7 +199,7 @@ def _ahead(queues: Queues, root: Stuck) -> Finding:
     return Finding(
         "undetermined",
         Certainty.UNDETERMINED,
-        f"{ranks(root.waiting, capital=True)} {words.verb(len(root.waiting), 'is', 'are')} ahead and"
+        f"{say(root.waiting, 'is', 'are', capital=True)} ahead and"
         f" {words.verb(len(root.waiting), 'waits', 'wait')} for {ranks(root.awaited)} in {collective(root)}{at(call)};"
         f" {ranks(root.awaited)} completed every earlier call: {tail}.",
         status=status,
@@ -232,8 +232,8 @@ def _stale(
         "undetermined",
         Certainty.UNDETERMINED,
         f"The dumps are of different moments: {_that_of(root.awaited)} {words.verb(len(root.awaited), 'ends', 'end')}"
-        f" before {before} {words.verb(len(root.awaited), 'it', 'them')}, and so went on; {ranks(root.waiting)}"
-        f" {words.verb(len(root.waiting), 'was', 'were')} in {collective(root)}{at(root.call)}.",
+        f" before {before} {words.verb(len(root.awaited), 'it', 'them')}, and so went on;"
+        f" {say(root.waiting, 'was', 'were')} in {collective(root)}{at(root.call)}.",
         status=Status.HUNG if root.expired else Status.WAITING,
         victims=root.waiting,
         evidence=_last_calls(queues, root.awaited, root),
@@ -302,12 +302,7 @@ def _anew(queues: Queues) -> Iterable[Alternative]:
 
 def _last_call(queues: Queues, rank: int) -> tuple[Communicator, Lane] | None:
     """The group of the last call that is recorded of a rank, in any of its groups."""
-    lanes = (
-        (group, lane)
-        for group in queues.communicators
-        for lane in (group.lanes.get(rank), group.peers.get(rank))
-        if lane is not None and len(lane)
-    )
+    lanes = ((group, lane) for group, lane in queues.lanes_of(rank) if len(lane))
     return max(lanes, key=lambda pair: pair[1].order[-1], default=None)
 
 
@@ -367,7 +362,7 @@ def _peer(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         evidence=(f"open on rank {rank}: {call.op} {root.number}{at(call)}{lacking}",),
         details=(f"{_HOST} rank {peer}.",) if known else (),
         alternatives=or_one_too_many(queues, root),
-        waits=tuple(edge for each in reversed((*chain.path, *alike)) for edge in wait_edges(each)),
+        waits=all_waits(reversed((*chain.path, *alike))),
         fix=f"find out why {ranks(absent)} did not come to {words.verb(len(absent), 'its', 'their')} {word}",
         passing=True,
     )

@@ -16,7 +16,7 @@ from .follow import Chain
 from .matching import kind_of
 from .mismatch import SPLITS_FIX
 from .model import Call, Queues
-from .names import at, ranks
+from .names import at, say
 from .stuck import Stuck
 
 _ALWAYS_EQUAL = 3  # earlier exchanges from that line in which all ranks gave equally many, and none where they did not
@@ -72,7 +72,7 @@ def _finding(chain: Chain, odd: list[int], sizes: dict[int, Sizes], equal: int) 
         "collective-mismatch",
         Certainty.LIKELY,
         f"All ranks came to {collective(root)}{at(root.call)}, and it does not complete: {given}, where"
-        f" {ranks(others)} {words.verb(len(others), 'gives', 'give')} {_said(sizes[others[0]])}.",
+        f" {say(others, 'gives', 'give')} {_said(sizes[others[0]])}.",
         culprits=tuple((rank, root.calls[rank].where) for rank in odd),
         victims=victims(chain.path, odd),
         evidence=(

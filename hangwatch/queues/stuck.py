@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+from hangwatch.model import Frame
 
 from .dates import copied_s
 from .matching import SYNCHRONISING, Shape, kind_of, malformed, roots_apart, sides, unbalanced
@@ -65,6 +67,14 @@ class Stuck:
         """The call of most waiting ranks; None where no entry of it is left."""
         found = [self.calls[rank] for rank in self.waiting if rank in self.calls] or list(self.calls.values())
         return max(found, key=found.count, default=None) if len(found) < 64 else found[0]
+
+    def at_lines(self, ranks: Iterable[int]) -> tuple[tuple[int, Frame | None], ...]:
+        """Ranks with the line from which each made the call, where that is recorded."""
+        return tuple((rank, self.calls[rank].where if rank in self.calls else None) for rank in ranks)
+
+    def lane(self, rank: int) -> Lane | None:
+        """The queue of a rank that has the call, or lacks it."""
+        return (self.group.peers if self.peers else self.group.lanes).get(rank)
 
 
 def stuck_collectives(queues: Queues) -> Iterator[Stuck]:

@@ -15,7 +15,7 @@ from itertools import islice, pairwise
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Frame
 
-from .finding import Finding, alone_cause, victims, wait_edges
+from .finding import Finding, all_waits, alone_cause, victims
 from .follow import Chain
 from .matching import shape
 from .model import Communicator, Lane, Queues
@@ -174,7 +174,7 @@ def _finding(queues: Queues, group: Communicator, chain: Chain, uneven: _Uneven)
             else f"most pairs of {group.title} count {uneven.usual} there",
             f"between the collectives before, {ranks(uneven.way)} counted alike",
         ),
-        waits=tuple(edge for each in chain.path for edge in wait_edges(each)),
+        waits=all_waits(chain.path),
         alternatives=_or_once_more(uneven, odd) if uneven.behind and count < other else (),
         fix=_fix(uneven, (odd, kind), (peer, counterpart), fewer=count < other),
     )

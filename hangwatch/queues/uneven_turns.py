@@ -17,7 +17,7 @@ from .finding import Finding, collective, wait_edges
 from .history import Histories
 from .matching import shape
 from .model import Communicator
-from .names import at, ranks
+from .names import at, ranks, say
 from .stuck import Stuck
 
 _OTHERS_ALIKE = 2  # other ranks, at least, with equally many turns
@@ -202,8 +202,7 @@ def _more(root: Stuck, own: _Round, others: dict[int, int], *, sure: bool) -> Fi
     return Finding(
         "uneven-steps",
         Certainty.LIKELY if sure else Certainty.UNDETERMINED,
-        f"{summary}: {ranks(root.awaited)} {words.verb(len(root.awaited), 'does', 'do')} not come to"
-        f" {collective(root)}.",
+        f"{summary}: {say(root.awaited, 'does', 'do')} not come to {collective(root)}.",
         culprits=((rank, call.where),),
         victims=tuple(sorted(others)),
         evidence=(evidence,),
@@ -226,7 +225,7 @@ def _fewer(root: Stuck, own: _Round, others: dict[int, int], *, sure: bool) -> F
     return Finding(
         "skipped-collective",
         Certainty.LIKELY if sure else Certainty.UNDETERMINED,
-        f"{summary}: {ranks(waiting)} {words.verb(len(waiting), 'waits', 'wait')} for it in {collective(root)}.",
+        f"{summary}: {say(waiting, 'waits', 'wait')} for it in {collective(root)}.",
         culprits=((rank, root.call.where if root.call is not None else None),),
         victims=tuple(sorted(others)),
         evidence=(evidence,),

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from hangwatch import words
-
 from .circle_waits import Circle
 from .edges import Edge
 from .finding import collective
-from .names import at, named, ranks, word
+from .names import at, named, say, word
 from .stuck import Kind, Stuck
 
 
@@ -26,7 +24,7 @@ def went_on(one: Circle, stray: list[int]) -> tuple[str, str]:
             return _without_message(edge, following.one, stray[0])
         if edge.one.kind is Kind.ABSENT:
             lacking = f"{collective(edge.one)}{at(edge.one.call)}"
-            said = f"{lacking}, for which {ranks(edge.waiting)} {words.verb(len(edge.waiting), 'waits', 'wait')}"
+            said = f"{lacking}, for which {say(edge.waiting, 'waits', 'wait')}"
             return f"{_gone(following.one, stray[0])} without {said}: neither call can complete.", ""
     return "", ""
 
