@@ -22,7 +22,7 @@ from hangwatch.ranks.device_waits import COPIES_S, Path, python_frames
 from hangwatch.ranks.first_divergence import first_divergence, unfinished
 from hangwatch.ranks.issuers import even_without_background, is_by_a_named_thread
 from hangwatch.ranks.ledger import Group, Ledger
-from hangwatch.ranks.view import RankView
+from hangwatch.ranks.view import RankView, views_of
 from hangwatch.stacks.activity import POINT_TO_POINT
 from hangwatch.stacks.frames import user_frame
 
@@ -52,12 +52,7 @@ class Case:
     def __init__(self, snapshot: Snapshot, *, stood: bool = False) -> None:
         self.snapshot, self.stood = replace(snapshot, ranks=with_comparable_places(snapshot.ranks)), stood
         self.job = snapshot.job
-        self.ranks = with_returned(
-            with_followers(
-                RankView(entry.rank, entry, snapshot.sampled_twice)
-                for entry in sorted(self.snapshot.ranks, key=lambda entry: entry.rank)
-            )
-        )
+        self.ranks = with_returned(with_followers(sorted(views_of(self.snapshot), key=lambda view: view.rank)))
         self.ledger = Ledger(view.evidence for view in self.ranks.values())
         self.memory: dict[str, Any] = {}  # answers of functions marked `once`
         self.waits = Waits(self.ranks, self.ledger)

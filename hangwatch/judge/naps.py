@@ -8,14 +8,15 @@ from hangwatch.facts.processes.data_loading import Feeding, Worker
 from hangwatch.facts.processes.leaving import exits_by_stack
 from hangwatch.facts.processes.sleep import A_TURN_S
 from hangwatch.model import Frame, LoopFacts, ProcessFacts, Snapshot
-from hangwatch.ranks.view import RankView
+from hangwatch.ranks.view import RankView, views_of
 from hangwatch.stacks.frames import origin
 
 
 def asking_the_store(snapshot: Snapshot) -> frozenset[int]:
     """Ranks that nap between two looks into the job's store, to which each look writes: no work, whatever it counts."""
-    views = (RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks)
-    return frozenset(view.rank for view in views if (loop := naps_in(view)) is not None and loop.asks_store)
+    return frozenset(
+        view.rank for view in views_of(snapshot) if (loop := naps_in(view)) is not None and loop.asks_store
+    )
 
 
 def naps_in(view: RankView) -> LoopFacts | None:

@@ -35,7 +35,7 @@ from hangwatch.model import OpenFile, Phase, ProcessFacts, Reading, Snapshot, Th
 from hangwatch.proof.waits import ASLEEP, Blocked
 from hangwatch.ranks.processes import computes
 from hangwatch.ranks.thread_stacks import runs_users_code
-from hangwatch.ranks.view import RankView
+from hangwatch.ranks.view import RankView, views_of
 from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing, Within
 
 FACTS_S = 60.0  # the most patience where a fact stands
@@ -74,8 +74,7 @@ def in_first_step(reading: Reading) -> bool:
 
 def held(snapshot: Snapshot) -> dict[int, str]:
     """Rank to the fact that keeps it from going on by itself, in words that follow "it"."""
-    views = [RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks]
-    living = [view for view in views if not view.dead]
+    living = [view for view in views_of(snapshot) if not view.dead]
     # A thread at its task, on whichever rank, may give what the others wait for.
     together = (snapshot.job.world_size or len(living)) > 1 and not any(map(_has_tasks, living))
     ports = store_ports(living)
@@ -211,7 +210,7 @@ def resting(snapshot: Snapshot) -> frozenset[int]:
     Or that wait for a lock of a process that is of no rank. They may poll for what comes late, so that is no fact. But
     none of them compiles, warms a cache or evaluates: the longer patience with those stages is not meant for them.
     """
-    views = [RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks]
+    views = views_of(snapshot)
     waiting = [view for view in views if view.now.doing in COLLECTIVE_WAITS | {Doing.NEW_GROUP}]
     asleep = [view for view in views if view not in waiting and (_sleeps(view) or _by_another_process(view))]
     complete = len(views) == (snapshot.job.world_size or len(views)) and len(waiting) + len(asleep) == len(views)
@@ -225,7 +224,7 @@ def outside_waits(snapshot: Snapshot) -> dict[int, float]:
     process that is of no rank, or for threads of their own at their tasks. A loop that asks the job's store waits for
     the other ranks.
     """
-    views = [RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks]
+    views = views_of(snapshot)
     loops = {view.rank: loop for view in views if (loop := naps_in(view)) is not None}
     naps = {rank: WORKS_OFF if loop.bounded else FROM_OUTSIDE for rank, loop in loops.items() if not loop.asks_store}
     return {**{view.rank: FROM_OUTSIDE for view in views if _is_in_others_hands(view, snapshot)}, **naps}
@@ -233,7 +232,7 @@ def outside_waits(snapshot: Snapshot) -> dict[int, float]:
 
 def exiting(snapshot: Snapshot) -> frozenset[int]:
     """Ranks in Python's exit by their stacks, whatever their boards say: patience with training is not for them."""
-    views = (RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks)
+    views = views_of(snapshot)
     return frozenset(view.rank for view in views if not view.dead and exits_by_stack(view))
 
 

@@ -15,6 +15,7 @@ from hangwatch.model import (
     ProcessFacts,
     RankEvidence,
     Reading,
+    Snapshot,
     StepName,
 )
 from hangwatch.ranks.last_words import Kind, last_words
@@ -396,3 +397,8 @@ class RankView:
     def culprit(self, where: Frame | None = None) -> Culprit:
         host = self.evidence.host or (self.reading.identity.host if self.reading else "")
         return Culprit(self.rank, self.pid, host, where=where or self.where)
+
+
+def views_of(snapshot: Snapshot) -> list[RankView]:
+    """A view of each rank of a snapshot, in its order."""
+    return [RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks]

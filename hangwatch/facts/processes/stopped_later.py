@@ -14,7 +14,7 @@ from dataclasses import replace
 from hangwatch import words
 from hangwatch.model import RankEvidence, Snapshot
 from hangwatch.ranks.device_waits import shows_device_wait
-from hangwatch.ranks.view import RankView
+from hangwatch.ranks.view import RankView, views_of
 from hangwatch.stacks.activity import Doing
 
 LATER_S = 3.0  # seconds between the last progress of any rank and the last tick; a busy machine delays ticks
@@ -23,8 +23,7 @@ _WAITS = frozenset({Doing.COLLECTIVE, Doing.WORK_WAIT, Doing.RENDEZVOUS, Doing.N
 
 def stopped_later(snapshot: Snapshot) -> tuple[RankView, ...]:
     """The stopped ranks that still ran `LATER_S` after the last progress of any rank, and waited for other ranks."""
-    views = (RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks)
-    stopped = [view for view in views if view.stopped]
+    stopped = [view for view in views_of(snapshot) if view.stopped]
     moved_at = snapshot.taken_at - min((entry.still_s for entry in snapshot.ranks), default=0.0)
     return tuple(view for view in stopped if _waits(view) and _ticked_at(view) - moved_at >= LATER_S)
 

@@ -8,7 +8,7 @@ from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.start.arrivals import Arrivals, host_of, registered
 from hangwatch.model import Certainty, Culprit, Launched, Status
-from hangwatch.ranks.view import RankView
+from hangwatch.ranks.view import views_of
 from hangwatch.rules.finding import Finding
 
 _EARLIER_S = 60.0  # seconds between two starts; the processes of one launch start closer together
@@ -54,8 +54,7 @@ def _meet(case: Case, pids: dict[int, float]) -> bool:
 
 def _have_met(case: Case, twins: Container[int]) -> bool:
     """A rank that exists once is registered, or every process is: none of them waits for a rank that is missing."""
-    every = (RankView(entry.rank, entry, case.snapshot.sampled_twice) for entry in case.snapshot.ranks)
-    living = [view for view in every if not view.dead]
+    living = [view for view in views_of(case.snapshot) if not view.dead]
     joined = [view.rank for view in living if registered(view)]
     return any(rank not in twins for rank in joined) or len(joined) == len(living) > 0
 
