@@ -11,7 +11,7 @@ from hangwatch import words
 from hangwatch.model import Collective, Frame
 from hangwatch.ranks.flight_recorder import by_autograd
 from hangwatch.ranks.ledger import family
-from hangwatch.stacks.frames import ENGINE, name_of, origin, user_frame, via
+from hangwatch.stacks.frames import ENGINE, name_of, of_origin, origin, user_frame, via
 
 Path = tuple[tuple[str, int], ...]
 Caller = tuple[str, str, int]  # file, function, line
@@ -35,22 +35,22 @@ class Site(NamedTuple):
 @lru_cache(maxsize=8192)
 def path(frames: tuple[Frame, ...]) -> Path:
     """The user's own lines in a call stack, innermost first."""
-    own = tuple((frame.file, frame.line) for frame in frames if not frame.native and origin(frame.file) == "user")
+    own = tuple(frame.source_line for frame in of_origin(frames, "user"))
     where = user_frame(frames)
-    return own or (((where.file, where.line),) if where is not None else ())
+    return own or ((where.source_line,) if where is not None else ())
 
 
 @lru_cache(maxsize=8192)
 def whole_path(frames: tuple[Frame, ...]) -> Path:
     """The lines of the user and of packages in a call stack, innermost first: a trainer's loop has an order, too."""
-    return tuple((each.file, each.line) for each in frames if origin(each.file) in ("user", "package"))
+    return tuple(each.source_line for each in frames if origin(each.file) in ("user", "package"))
 
 
 @lru_cache(maxsize=8192)
 def caller(frames: tuple[Frame, ...]) -> Caller | None:
     """The innermost line of the user or of a package; None where the frames show none."""
-    own = (frame for frame in frames if not frame.native and origin(frame.file) in ("user", "package"))
-    return next(((frame.file, name_of(frame.function), frame.line) for frame in own), None)
+    own = of_origin(frames, "user", "package")
+    return (own[0].file, name_of(own[0].function), own[0].line) if own else None
 
 
 def recorded_caller(call: Collective) -> Caller | None:
@@ -151,7 +151,7 @@ def _called_from_one_line(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> t
     """The innermost line of both stacks, and the frames of the two functions that it called; () if it called one."""
     pairs = list(zip(reversed(one), reversed(other), strict=False))
     apart = next((number for number, pair in enumerate(pairs) if pair[0] != pair[1]), 0)
-    if not apart or function_of(pairs[apart][0]) == function_of(pairs[apart][1]):
+    if not apart or pairs[apart][0].scope == pairs[apart][1].scope:
         return ()
     return (pairs[apart - 1][0], *pairs[apart])
 
@@ -180,11 +180,6 @@ def _at_its_block(one: tuple[Frame, ...], other: tuple[Frame, ...], methods: tup
         around = ours[n + 2 :]
         within = theirs[len(theirs) - len(around) - 1 :] if len(theirs) > len(around) else []
         found = name_of(method.function) in methods
-        if found and within and within[1:] == around and function_of(within[0]) == function_of(block):
+        if found and within and within[1:] == around and within[0].scope == block.scope:
             return block if within[0].line > block.line else None
     return None
-
-
-def function_of(frame: Frame) -> tuple[str, str]:
-    """The function in which a frame stands, and its file, whatever the line."""
-    return frame.file, frame.function

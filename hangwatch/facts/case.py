@@ -316,7 +316,7 @@ class Case:
         """The line of code at `where`, as it was quoted with the evidence; "" where it was not."""
         if where is None:
             return ""
-        found = (each for each in self.snapshot.excerpts if (each.file, each.line) == (where.file, where.line))
+        found = (each for each in self.snapshot.excerpts if (each.file, each.line) == where.source_line)
         quoted = (each.lines[each.line - each.first] for each in found if each.line - each.first < len(each.lines))
         return next(quoted, "").strip()
 

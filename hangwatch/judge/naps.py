@@ -35,7 +35,7 @@ def naps_in(view: RankView) -> LoopFacts | None:
 def _worker_naps_in(worker: Worker) -> LoopFacts | None:
     loop = worker.stack.loop if worker.stack is not None else None
     sleeps = "sleep" in (worker.facts.system_call or "") and _naps(worker.facts, worker.inner)
-    own = loop is not None and any((f.file, f.function) == (loop.where.file, loop.where.function) for f in worker.inner)
+    own = loop is not None and any(f.scope == loop.where.scope for f in worker.inner)
     return loop if sleeps and own else None
 
 

@@ -111,7 +111,7 @@ def quoted(culprits: Sequence[Culprit], excerpts: Sequence[Excerpt]) -> tuple[Cu
 
     def quote(culprit: Culprit) -> Culprit:
         where = culprit.where
-        found = known.get((where.file, where.line), {}) if where is not None else {}
+        found = known.get(where.source_line, {}) if where is not None else {}
         return replace(culprit, excerpt=next(iter(found.values()))) if len(found) == 1 else culprit
 
     return tuple(quote(culprit) for culprit in culprits)

@@ -14,6 +14,16 @@ class Frame:
     function: str
     native: bool = False
 
+    @property
+    def source_line(self) -> tuple[str, int]:
+        """The line where it stands, whichever function that is in."""
+        return self.file, self.line
+
+    @property
+    def scope(self) -> tuple[str, str]:
+        """The function in which it stands, whatever the line."""
+        return self.file, self.function
+
 
 @dataclass(frozen=True)
 class WayOut:

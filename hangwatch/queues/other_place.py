@@ -120,7 +120,7 @@ def _by_a_helper(own: Call, other: Call) -> bool:
     if parts != len(theirs) - 1 or len(mine) <= len(theirs) or own.where is None:
         return False
     one, two = mine[parts], theirs[parts]
-    return (one.file, one.function) == (two.file, two.function) and origin(own.where.file) == "user"
+    return one.scope == two.scope and origin(own.where.file) == "user"
 
 
 def _new_way(root: Stuck, who: list[int], histories: Histories) -> str:
@@ -162,7 +162,7 @@ def _known(root: Stuck) -> bool:
 
 def one_line(root: Stuck) -> bool:
     """Whether all sides call from one line: the call itself is another one, and not the path that led to it."""
-    places = {(call.where.file, call.where.line) if call.where else None for call in root.calls.values()}
+    places = {call.where.source_line if call.where else None for call in root.calls.values()}
     return len(places) == 1 and None not in places
 
 
@@ -172,9 +172,7 @@ def _of_another_function(root: Stuck, who: list[int]) -> bool:
     torch's own thread calls from none.
     """
     own, others = ([call for rank, call in root.calls.items() if (rank in who) is mine] for mine in (True, False))
-    places = [
-        {(call.where.file, call.where.function) if call.where else None for call in each} for each in (own, others)
-    ]
+    places = [{call.where.scope if call.where else None for call in each} for each in (own, others)]
     barriers = [{kind_of(call) == "barrier" for call in each} for each in (own, others)]
     return places[0].isdisjoint(places[1]) or barriers[0].isdisjoint(barriers[1])
 

@@ -23,7 +23,7 @@ from hangwatch.source.skip_paths import ways_past
 from hangwatch.source.syntax import holds, parsed, scope_of, within
 from hangwatch.source.updates import conditions_of_updates
 from hangwatch.source.ways_out import with_ways_out
-from hangwatch.stacks.frames import COMPREHENSIONS, name_of, origin
+from hangwatch.stacks.frames import COMPREHENSIONS, name_of, of_origin, origin
 
 T = TypeVar("T")
 # Fields of a stack by its source.
@@ -36,7 +36,7 @@ def annotated(stack: ThreadStack, source_of: Callable[[str], str | None]) -> Thr
 
     `source_of` gives the text of a file, or None; it should remember what it has read, since ranks share their files.
     """
-    own = tuple(frame for frame in stack.frames if not frame.native and origin(frame.file) == "user")
+    own = of_origin(stack.frames, "user")
     sources = _texts(own, source_of)
     if not any(sources):
         return stack
@@ -62,7 +62,7 @@ def _read(read: Callable[[], T], unknown: T) -> T:
 
 def _loops_in_packages(frames: tuple[Frame, ...], source_of: Callable[[str], str | None]) -> bool:
     """A trainer's own loop stands between the user's line and the wait: over epochs, batches, or until it is done."""
-    packages = tuple(frame for frame in frames if not frame.native and origin(frame.file) == "package")
+    packages = of_origin(frames, "package")
     return _turns_in(packages, tuple(source_of(frame.file) for frame in packages))
 
 
@@ -161,7 +161,7 @@ def hooks_of(frames: tuple[Frame, ...], source_of: Callable[[str], str | None] =
 def turns_above(frames: tuple[Frame, ...], hook: Frame, source_of: Callable[[str], str | None]) -> Frame | None:
     """Where a package that has called the user's `hook` stands in a loop of its own: each call is in a turn of that."""
     outside = takewhile(lambda frame: origin(frame.file) != "user", frames[frames.index(hook) + 1 :])
-    above = (frame for frame in outside if not frame.native and origin(frame.file) == "package")
+    above = of_origin(outside, "package")
     return next((frame for frame in above if _turns_in((frame,), (source_of(frame.file),))), None)
 
 
@@ -172,7 +172,7 @@ def rank_check_of(frames: tuple[Frame, ...], source_of: Callable[[str], str | No
     """
     own = [n for n, frame in enumerate(frames) if not frame.native and origin(frame.file) == "user"]
     between = frames[own[0] + 1 : own[-1]] if own else ()
-    packages = tuple(frame for frame in between if not frame.native and origin(frame.file) == "package")
+    packages = of_origin(between, "package")
     places = _places(packages, tuple(source_of(frame.file) for frame in packages))
     asked = next((place for place in places if guard_around([place]) == "rank"), None)
     return Bypass(asked[0], "a check of the rank", inner=False, asks="package") if asked is not None else None

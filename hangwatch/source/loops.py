@@ -57,7 +57,7 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
             swallows=outside[0] if outside else None,
             outer=tuple(Frame(f.file, each.lineno, f.function) for f, each in further),
             outer_leaves=tuple(_places(f, _lines(each).leaves) for f, each in further),
-            exits=tuple(sorted(exits, key=lambda place: (place.file, place.line))),
+            exits=tuple(sorted(exits, key=lambda place: place.source_line)),
             asks_store=_asks_store(loop, tree),
             endless=_is_endless(loop),
             bounded=ends_by_itself(loop),

@@ -76,6 +76,22 @@ def name_of(function: str) -> str:
     return function if function.startswith("<") else function.rpartition(".")[2]
 
 
+def function_of(frame: Frame) -> tuple[str, str]:
+    """The function in which a frame stands, by its bare name: of a place in the source no class is known."""
+    return frame.file, name_of(frame.function)
+
+
+def callers_of(frames: tuple[Frame, ...], where: Frame) -> tuple[Frame, ...]:
+    """The frames that called the function in which `where` stands; none where the stack is not in it."""
+    depth = next((n for n, each in enumerate(frames) if function_of(each) == function_of(where)), len(frames))
+    return frames[depth + 1 :]
+
+
+def of_origin(frames: Iterable[Frame], *origins: str) -> tuple[Frame, ...]:
+    """The Python frames in files of these origins, the innermost first."""
+    return tuple(frame for frame in frames if not frame.native and origin(frame.file) in origins)
+
+
 def user_frame(frames: tuple[Frame, ...]) -> Frame | None:
     """The user's innermost frame; a third-party package's where there is none outside packages.
 
@@ -164,7 +180,7 @@ def via(frames: tuple[Frame, ...]) -> int:
     One line of the user's leads to all that a trainer calls, and one helper of a package's makes the calls of many.
     What has started the user's program, such as a debugger or a profiler on one rank, is left out.
     """
-    lines = [each for each in of_program(frames) if not each.native and origin(each.file) == "package"]
+    lines = of_origin(of_program(frames), "package")
     return crc32("|".join(f"{_IN_PACKAGES.sub('', each.file)}:{each.line}" for each in lines).encode()) if lines else 0
 
 

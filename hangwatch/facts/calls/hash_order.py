@@ -24,6 +24,4 @@ def _known(case: Case) -> dict[Path, Hashed]:
     if len(seeds) == 1 and "random" not in seeds:
         return {}
     told = ((each.frames, each.hashed) for each in case.snapshot.call_sites)
-    return {
-        tuple((frame.file, frame.line) for frame in frames): hashed for frames, hashed in told if hashed is not None
-    }
+    return {tuple(frame.source_line for frame in frames): hashed for frames, hashed in told if hashed is not None}

@@ -17,14 +17,14 @@ def _known(case: Case) -> dict[Path, LoopFacts]:
     found: dict[Path, LoopFacts] = {}
     for each in case.snapshot.call_sites:
         if each.loop is not None and not _draws(case, each.loop):
-            found.setdefault(tuple((frame.file, frame.line) for frame in each.frames), each.loop)
+            found.setdefault(tuple(frame.source_line for frame in each.frames), each.loop)
     return found
 
 
 def _draws(case: Case, loop: LoopFacts) -> bool:
     """A DataLoader is asked for its batches there: that loop is around a step, and not within it."""
     drawn = {view.loader.where for view in case if view.loader is not None and view.loader.where is not None}
-    return (loop.where.file, loop.where.line) in {(where.file, where.line) for where in drawn}
+    return loop.where.source_line in {where.source_line for where in drawn}
 
 
 def loop_of(case: Case, lines: Path) -> LoopFacts | None:
@@ -64,7 +64,7 @@ def tried_again(case: Case, lines: Path) -> tuple[Bypass, ...]:
 
 def _in_it(clause: Frame, loop: Frame) -> bool:
     """The clause stands in that loop, which is around the call: one function has both, the loop first."""
-    return (clause.file, clause.function) == (loop.file, loop.function) and loop.line < clause.line
+    return clause.scope == loop.scope and loop.line < clause.line
 
 
 def outer_loop(loop: LoopFacts, where: Frame) -> LoopFacts:

@@ -16,7 +16,7 @@ from hangwatch.ranks.ledger import CALLS_TOLD, Group, family
 from hangwatch.ranks.sides import by_value
 from hangwatch.ranks.tensors import dtype_name, elements
 from hangwatch.stacks.activity import Within
-from hangwatch.stacks.frames import name_of, origin, user_frame
+from hangwatch.stacks.frames import function_of, of_origin, user_frame
 
 # Kinds in which every member must bring the same number of elements.
 SAME_SIZE = frozenset({"all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "gather"})
@@ -208,8 +208,8 @@ def _alive(case: Case, rank: int, background: set[tuple[str, tuple[str, str]]]) 
 
 def _function(frames: tuple[Frame, ...]) -> tuple[str, str] | None:
     """The user's outermost function: what a thread runs."""
-    own = [frame for frame in frames if not frame.native and origin(frame.file) == "user"]
-    return (own[-1].file, name_of(own[-1].function)) if own else None
+    own = of_origin(frames, "user")
+    return function_of(own[-1]) if own else None
 
 
 @once

@@ -107,4 +107,4 @@ def place_apart(call: Collective, other: Collective) -> Frame | None:
     mine, theirs = path(call.frames), path(other.frames)
     pairs = zip(reversed(mine), reversed(theirs), strict=False)
     line = next((one for one, two in pairs if one != two), mine[0] if mine else None)
-    return next((frame for frame in call.frames if (frame.file, frame.line) == line), None)
+    return next((frame for frame in call.frames if frame.source_line == line), None)

@@ -21,7 +21,7 @@ def _near(case: Case, lines: Path) -> tuple[Bypass, ...]:
 def _known(case: Case) -> dict[Path, tuple[Bypass, ...]]:
     found: dict[Path, tuple[Bypass, ...]] = {}
     for each in case.snapshot.call_sites:
-        found.setdefault(tuple((frame.file, frame.line) for frame in each.frames), each.bypasses)
+        found.setdefault(tuple(frame.source_line for frame in each.frames), each.bypasses)
     return found
 
 
@@ -51,7 +51,7 @@ def only_by_a_setting(case: Case, lines: Path) -> Bypass | None:
 
 def past_any_call(case: Case) -> Bypass | None:
     """The one way past calls on record, by the source of all of them; None where there are several, or none."""
-    ways = {(way.where.file, way.where.line): way for lines in _known(case) for way in past_lines(case, lines)}
+    ways = {way.where.source_line: way for lines in _known(case) for way in past_lines(case, lines)}
     return next(iter(ways.values())) if len(ways) == 1 else None
 
 
@@ -61,7 +61,7 @@ def past_in_a_turn_of(case: Case, loop: LoopFacts, lines: Path) -> tuple[Bypass,
     The call may lie in a loop within `loop`, as over the parameters: what leads past that whole loop counts first.
     """
     ways = tuple(way for way in _known(case).get(lines, ()) if way.asks not in ("alike", "package", "rank"))
-    around = tuple(way for way in ways if not way.inner and loop.holds(way.where.file, way.where.line))
+    around = tuple(way for way in ways if not way.inner and loop.holds(*way.where.source_line))
     return around or tuple(way for way in ways if way.inner)
 
 
@@ -223,4 +223,4 @@ def of_one_condition(case: Case, one: Site | None, other: Site | None) -> bool:
 
 
 def _asked(ways: tuple[Bypass, ...]) -> dict[tuple[str, int], str]:
-    return {(way.where.file, way.where.line): way.text for way in ways}
+    return {way.where.source_line: way.text for way in ways}

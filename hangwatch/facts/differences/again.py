@@ -21,7 +21,7 @@ from hangwatch.model import LoopFacts, StepName
 from hangwatch.ranks.ledger import Step
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Within
-from hangwatch.stacks.frames import name_of
+from hangwatch.stacks.frames import callers_of
 
 
 @dataclass(frozen=True)
@@ -105,14 +105,12 @@ def loop_in_its_step(view: RankView) -> LoopFacts | None:
     loop, drawn = view.now.loop, view.loader.where if view.loader is not None else None
     if loop is None or drawn is None:
         return loop if loop is not None and loop.outer else None
-    if (loop.where.file, loop.where.line) == (drawn.file, drawn.line):
+    if loop.where.source_line == drawn.source_line:
         return None
     if loop.outer:
         return loop
-    own = (loop.where.file, name_of(loop.where.function))
-    stack = view.evidence.main_stack
-    depth = next((n for n, each in enumerate(stack) if (each.file, name_of(each.function)) == own), len(stack))
-    return loop if any((each.file, each.line) == (drawn.file, drawn.line) for each in stack[depth + 1 :]) else None
+    callers = callers_of(view.evidence.main_stack, loop.where)
+    return loop if any(each.source_line == drawn.source_line for each in callers) else None
 
 
 def _from(case: Case, view: RankView, place: Site, steps: Sequence[Step]) -> list[int]:

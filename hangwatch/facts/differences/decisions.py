@@ -74,9 +74,7 @@ class Disagreement:
 
 def _within_module(where: Frame, frames: tuple[Frame, ...]) -> bool:
     """A trainer may lead its whole step through a wrapper's forward: the step's own function is no module's."""
-    depth = next(
-        (n for n, frame in enumerate(frames) if (frame.file, frame.function) == (where.file, where.function)), None
-    )
+    depth = next((n for n, frame in enumerate(frames) if frame.scope == where.scope), None)
     if depth is None:
         return False
     module = next((n for n, frame in enumerate(frames) if n > depth and is_of_a_module(frame)), depth)
@@ -369,10 +367,9 @@ def _led_there_too(case: Case, way: Bypass, mine: Collective, other: Collective)
 
     Not where an inner loop is around both, as over layers: each may have come there in a turn of its own.
     """
-    function = way.where.file, way.where.function
-    lines = [frame for frame in mine.frames if (frame.file, frame.function) == function]
+    lines = [frame for frame in mine.frames if frame.scope == way.where.scope]
     loop = loop_of(case, path(mine.frames))
-    if loop is not None and loop.holds(way.where.file, way.where.line):
+    if loop is not None and loop.holds(*way.where.source_line):
         return False
     return len(lines) == 1 and mine.step == other.step and lines[0] in other.frames
 

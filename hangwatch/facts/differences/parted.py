@@ -19,7 +19,7 @@ from hangwatch.facts.calls.skip_paths import ways_to
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Bypass, Collective, Frame, LoopFacts
 from hangwatch.proof.waits import Blocked
-from hangwatch.stacks.frames import name_of, origin
+from hangwatch.stacks.frames import function_of, of_origin
 
 Ranks = tuple[int, ...]
 LOOKED_AT_GROUPS = 64  # in which ranks wait for others, and that are looked at
@@ -216,21 +216,11 @@ def ways_by(case: Case, found: Parted) -> tuple[Bypass, ...]:
 
 def _was_answered(way: Bypass, found: Parted) -> bool:
     """The last common call lies between the way and the call, in the function that holds the way."""
-    mine, theirs = own_frames(found.call.frames), own_frames(found.before.frames)
+    mine, theirs = (of_origin(call.frames, "user")[::-1] for call in (found.call, found.before))
     for here, there in zip(mine, theirs, strict=False):
-        in_it = scope(here) == scope(there) == scope(way.where)
+        in_it = function_of(here) == function_of(there) == function_of(way.where)
         if in_it and way.where.line < there.line <= here.line and way.where.line < here.line:
             return True
-        if (here.file, here.line) != (there.file, there.line):
+        if here.source_line != there.source_line:
             return False
     return False
-
-
-def own_frames(frames: tuple[Frame, ...]) -> list[Frame]:
-    """The user's frames, outermost first."""
-    return [frame for frame in reversed(frames) if not frame.native and origin(frame.file) == "user"]
-
-
-def scope(frame: Frame) -> tuple[str, str]:
-    """The function of a frame."""
-    return frame.file, name_of(frame.function)

@@ -8,9 +8,9 @@ from hangwatch.facts.call_site import Site
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.skip_paths import ways_past
 from hangwatch.facts.case import Case
-from hangwatch.facts.differences.parted import own_frames, scope
 from hangwatch.model import Bypass, Frame
 from hangwatch.ranks.view import RankView
+from hangwatch.stacks.frames import function_of, of_origin
 
 
 def ways_in_turn(case: Case, place: Site, times: int) -> tuple[Bypass, ...]:
@@ -37,7 +37,7 @@ def in_part_of_turn(case: Case, place: Site) -> bool:
     for view in here:
         around = view.now.loop.outer[:1] if view.now.loop is not None else ()
         data = view.loader.where if view.loader is not None else None
-        if any(loop in turns or (data and (loop.file, loop.line) == (data.file, data.line)) for loop in around):
+        if any(loop in turns or (data and loop.source_line == data.source_line) for loop in around):
             return True
     return False
 
@@ -51,9 +51,9 @@ def _common_loop(view: RankView, now: Site | None, place: Site) -> Frame | None:
         return loop.where
     ways = zip(reversed(now.lines), reversed(place.lines), strict=False)
     depth = next((n for n, (mine, other) in enumerate(ways) if mine != other), min(len(now.lines), len(place.lines)))
-    inner = own_frames(view.evidence.main_stack)[::-1][: max(len(now.lines) - depth - 1, 0)]
-    apart = {scope(frame) for frame in inner}
-    return next((each for each in (loop.where, *loop.outer) if scope(each) not in apart), None)
+    inner = of_origin(view.evidence.main_stack, "user")[: max(len(now.lines) - depth - 1, 0)]
+    apart = {function_of(frame) for frame in inner}
+    return next((each for each in (loop.where, *loop.outer) if function_of(each) not in apart), None)
 
 
 def has_begun_its_turn(case: Case, view: RankView) -> bool:

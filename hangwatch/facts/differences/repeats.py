@@ -85,11 +85,11 @@ def package_line(case: Case, rank: int) -> Frame | None:
     if entry is None or entry.call is None or entry.where not in there:
         return None
     known = {
-        (frame.file, frame.line)
+        frame.source_line
         for other in spread(others)
         for call in case.ledger.calls(other).values()
         for frame in call.frames
     }
     user = user_frame(entry.call.frames)
     inner = entry.call.frames[: entry.call.frames.index(user)] if user is not None else ()
-    return next((f for f in inner if origin(f.file) == "package" and (f.file, f.line) not in known), None)
+    return next((f for f in inner if origin(f.file) == "package" and f.source_line not in known), None)

@@ -113,7 +113,7 @@ def parted(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> tuple[Frame, Fra
     left, right = mine[depth], theirs[depth]
     if any(is_of_a_module(frame) for frame in mine[:depth]):
         return None  # a part of the model decides there by its data, and no trainer
-    same = (left.file, left.function) == (right.file, right.function) and origin(left.file) == "package"
+    same = left.scope == right.scope and origin(left.file) == "package"
     further = [[origin(frame.file) for frame in path[depth + 1 :]] for path in (mine, theirs)]
     inside = all("package" in each and "user" not in each for each in further)
     return (left, right) if same and inside else None

@@ -26,7 +26,7 @@ from hangwatch.ranks.last_words import Kind
 from hangwatch.ranks.paces import WARM_UP
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing
-from hangwatch.stacks.frames import origin, user_frame
+from hangwatch.stacks.frames import of_origin, origin, user_frame
 
 TORCH_SAYS = re.compile(r"Expected to have finished reduction in the prior iteration")
 _LEFT_OUT = re.compile(r"Parameters? (?:indices )?which did not receive grad for rank \d+:\s*(.+)")
@@ -119,9 +119,8 @@ def _backward_line_of_others(case: Case, view: RankView) -> Frame | None:
 
 def _of_user(frames: tuple[Frame, ...]) -> Frame | None:
     """The line outside of torch that called backward, if it is the user's: what a framework's loop does is unknown."""
-    own = (frame for frame in frames if not frame.native and origin(frame.file) in ("user", "package"))
-    frame = next(own, None)
-    return frame if frame is not None and origin(frame.file) == "user" else None
+    own = of_origin(frames, "user", "package")
+    return own[0] if own and origin(own[0].file) == "user" else None
 
 
 # ------------------------------------------------------------------------------------------ by the ledgers

@@ -37,7 +37,7 @@ def updates_in_step(case: Case) -> UpdatesInStep | None:
     """
     views = list(case)
     made = {view.rank: count for view in views if (count := _made_since_its_begin(view)) is not None}
-    places = {path(view.evidence.main_stack) or (view.where and (view.where.file, view.where.line)) for view in views}
+    places = {path(view.evidence.main_stack) or (view.where and view.where.source_line) for view in views}
     sides = sorted(by_value(made).items())
     where = views[0].where if views else None
     if len(made) < case.size or len(sides) != 2 or len(places) != 1 or where is None or not _began_alike(views):
@@ -84,4 +84,4 @@ def _is_a_turn_its_step(view: RankView) -> bool:
     loop, data = view.now.loop, view.loader.where if view.loader is not None else None
     if loop is None:
         return False
-    return not loop.outer or (data is not None and (data.file, data.line) == (loop.where.file, loop.where.line))
+    return not loop.outer or (data is not None and data.source_line == loop.where.source_line)

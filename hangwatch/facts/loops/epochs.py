@@ -115,11 +115,11 @@ def _closed(case: Case, ranks: tuple[int, ...], loop: LoopFacts | None) -> Frame
     if loop is None or loop.exits or loop.swallows is not None or len(loop.outer) != len(loop.outer_leaves):
         return None
     data = {
-        (where.file, where.line)
+        where.source_line
         for view in case.views(ranks)
         if view.loader is not None and (where := view.loader.where) is not None
     }
     levels = [(loop.where, loop.leaves), *zip(loop.outer, loop.outer_leaves, strict=True)]
-    known = [number for number, (where, _) in enumerate(levels) if (where.file, where.line) in data]
+    known = [number for number, (where, _) in enumerate(levels) if where.source_line in data]
     around = levels[known[0] + 1 :] if known else []
     return around[0][0] if around and not any(leaves for _, leaves in around) else None

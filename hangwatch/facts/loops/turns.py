@@ -24,11 +24,11 @@ from hangwatch.facts.messages.peer_totals import exchanged_as_often
 from hangwatch.facts.messages.rounds import left_habit, record
 from hangwatch.facts.processes.process_end import ended_for
 from hangwatch.facts.rank_end import Why
-from hangwatch.model import Bypass, Collective, Frame, LoaderFacts, LoopFacts
+from hangwatch.model import Bypass, Collective, LoaderFacts, LoopFacts
 from hangwatch.ranks.ledger import is_numbered, is_point_to_point
 from hangwatch.ranks.sides import spread
 from hangwatch.ranks.view import RankView
-from hangwatch.stacks.frames import name_of
+from hangwatch.stacks.frames import callers_of
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def _sides(case: Case, begun: dict[int, int]) -> tuple[tuple[int, ...], tuple[in
 def _not_of_every_step(case: Case, sites: Sites, rank: int, loop: LoopFacts) -> bool:
     """The function with that loop is called in few steps, e.g. to generate: its turns are no steps."""
     stack, step = case.ranks[rank].evidence.main_stack, case.ranks[rank].step.step
-    callers = path(stack[next((n for n, each in enumerate(stack) if _in_function_of(loop, each)), len(stack)) + 1 :])
+    callers = path(callers_of(stack, loop.where))
     earlier = [places for number, places in sites.by_step(rank).items() if number != step]
     within = [places for places in earlier if any(place.lines[-len(callers) :] == callers for place in places)]
     return bool(callers) and len(earlier) >= HABIT and 2 * len(within) < len(earlier)
@@ -173,11 +173,7 @@ def _several_in_a_step(case: Case, sites: Sites, rank: int, loop: LoopFacts) -> 
 def _is_around_by_loader(view: RankView, loop: LoopFacts) -> bool:
     """The loop over its DataLoader, whose batches are its steps, lies around that loop."""
     where = view.loader.where if view.loader is not None else None
-    return where is not None and any((each.file, each.line) == (where.file, where.line) for each in loop.outer)
-
-
-def _in_function_of(loop: LoopFacts, frame: Frame) -> bool:
-    return (frame.file, name_of(frame.function)) == (loop.where.file, name_of(loop.where.function))
+    return where is not None and any(each.source_line == where.source_line for each in loop.outer)
 
 
 def _with_skips(case: Case, left: tuple[int, ...], inside: tuple[int, ...], loop: LoopFacts | None) -> LoopFacts | None:
@@ -188,7 +184,7 @@ def _with_skips(case: Case, left: tuple[int, ...], inside: tuple[int, ...], loop
     if loop is None or loop.skips or not all(case.ranks[rank].steps_end for rank in left):
         return loop
     ways = {way.where for rank in inside for way in _cut_short(case, rank, loop)}
-    return replace(loop, skips=tuple(sorted(ways, key=lambda where: (where.file, where.line))))
+    return replace(loop, skips=tuple(sorted(ways, key=lambda where: where.source_line)))
 
 
 def _cut_short(case: Case, rank: int, loop: LoopFacts) -> tuple[Bypass, ...]:
@@ -309,8 +305,8 @@ def drew_alike(case: Case, short: FewerTurns) -> bool:
 
 def _can_leave_around(case: Case, short: FewerTurns, loaders: list[LoaderFacts]) -> bool:
     """The others are in a loop around that over the data, which can be left, and no step before it differs."""
-    loop, data = short.loop, {(each.where.file, each.where.line) for each in loaders if each.where is not None}
-    if loop is None or not loop.leaves or not data or (loop.where.file, loop.where.line) in data:
+    loop, data = short.loop, {each.where.source_line for each in loaders if each.where is not None}
+    if loop is None or not loop.leaves or not data or loop.where.source_line in data:
         return False
     return case.ledger.first_apart(short.left[0], short.inside[0]) is None
 

@@ -109,9 +109,9 @@ def _by_its_items(loop: LoopFacts, leaves: tuple[Frame, ...], ranks: str) -> Lik
 def _leaves_before(case: Case, short: FewerTurns) -> tuple[Frame, ...]:
     """How the loop can be left without the call in which the others stand: not by a `return` of what makes it."""
     stacks = (case.ranks[rank].evidence.main_stack for rank in short.inside)
-    lines = {(frame.file, frame.line) for stack in stacks for frame in stack}
+    lines = {frame.source_line for stack in stacks for frame in stack}
     leaves = short.loop.leaves if short.loop is not None else ()
-    return tuple(each for each in leaves if (each.file, each.line) not in lines)
+    return tuple(each for each in leaves if each.source_line not in lines)
 
 
 def _by_error(ranks: str, error: ExceptionFacts, when: str) -> LikelyWay:
@@ -198,5 +198,5 @@ def tries_again_at(case: Case, short: FewerTurns) -> Frame | None:
         return None
     if not past_by_an_error(case, path(view.evidence.main_stack)):
         return None
-    inside = {(frame.file, frame.line) for frame in view.evidence.main_stack}
-    return loop.skips[0] if any((each.file, each.line) in inside for each in loop.leaves) else None
+    inside = {frame.source_line for frame in view.evidence.main_stack}
+    return loop.skips[0] if any(each.source_line in inside for each in loop.leaves) else None

@@ -267,9 +267,9 @@ def _children_words(children: list[tuple[ProcessEvidence, Activity]]) -> str:
 def tries_again(view: RankView, error: ExceptionFacts) -> bool:
     """It pauses, in a loop, in the function that raised the error: it tries again and again, and may yet go on."""
     where = view.now.where
-    here = {(frame.file, frame.function) for frame in error.frames}
+    here = {frame.scope for frame in error.frames}
     pauses = view.sleeps or view.now.doing is Doing.FILE_LOCK
-    return pauses and bool(view.now.in_loop) and where is not None and (where.file, where.function) in here
+    return pauses and bool(view.now.in_loop) and where is not None and where.scope in here
 
 
 def awaited_views(case: Case) -> list[RankView]:

@@ -60,7 +60,7 @@ def _user(case: Case, rank: int) -> Iterator[Frame]:
 
 def _in_block(case: Case, where: Frame, frame: Frame) -> bool:
     """The quoted lines show `frame` in the block of the `with` at `where`: all between are indented further."""
-    if (frame.file, frame.function) != (where.file, where.function) or frame.line <= where.line:
+    if frame.scope != where.scope or frame.line <= where.line:
         return False
     lines = {
         each.first + at: line

@@ -83,7 +83,7 @@ def _ways_out_of(case: Case, left: tuple[int, ...], loop: LoopFacts | None) -> t
     drawn = [
         view.loader.where for view in case.views(left) if view.loader is not None and view.loader.where is not None
     ]
-    if loop is None or not any((place.file, place.line) == (loop.where.file, loop.where.line) for place in drawn):
+    if loop is None or not any(place.source_line == loop.where.source_line for place in drawn):
         return ()
     return ways_out(replace(loop, exits=(), skips=()))
 

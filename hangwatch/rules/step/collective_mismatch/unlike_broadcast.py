@@ -72,7 +72,7 @@ def _brought(case: Case, rank: int, word: LastWord, frames: tuple[Frame, ...]) -
 
 
 def _lines(frames: tuple[Frame, ...]) -> list[tuple[str, int]]:
-    return [(frame.file, frame.line) for frame in frames if not frame.native]
+    return [frame.source_line for frame in frames if not frame.native]
 
 
 def _bytes(call: Collective) -> int | None:

@@ -135,7 +135,7 @@ def _without_answer(case: Case) -> Finding | None:
 
 def _comes_before(way: Bypass, asked_at: Frame | None) -> bool:
     """It lies ahead of the request that was made: it has not led past the answer to that."""
-    if asked_at is None or (way.where.file, way.where.function) != (asked_at.file, asked_at.function):
+    if asked_at is None or way.where.scope != asked_at.scope:
         return False
     return way.where.line < asked_at.line
 

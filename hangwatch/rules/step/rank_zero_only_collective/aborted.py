@@ -154,7 +154,7 @@ def _first_unlike(last: Last, known: set[Site]) -> Frame | None:
         return last.where
     depth = next((n for n in range(1, len(lines) + 1) if all(place.lines[:n] != lines[:n] for place in known)), 1)
     file, line = lines[depth - 1]
-    return next((frame for frame in last.frames if (frame.file, frame.line) == (file, line)), last.where)
+    return next((frame for frame in last.frames if frame.source_line == (file, line)), last.where)
 
 
 def _is_known_line(last: Last, known: set[Site]) -> bool:

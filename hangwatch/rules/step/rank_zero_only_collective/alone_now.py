@@ -135,7 +135,7 @@ def _stands_in_its_call(entry: Blocked) -> bool:
     if entry.activity.in_collective or call is None or entry.need is None:
         return entry.activity.in_collective
     if made := path(call.frames)[:1]:
-        return at is not None and made == ((at.file, at.line),)
+        return at is not None and made == (at.source_line,)
     alone = {*entry.need.absent, entry.rank} >= {*entry.need.members}
     return alone and entry.activity.guard == "rank" and not in_backward(call)
 

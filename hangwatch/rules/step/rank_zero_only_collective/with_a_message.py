@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hangwatch.facts.call_site import function_of
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.model import Frame
@@ -35,7 +34,7 @@ def _goes_by(case: Case, lone: Blocked) -> bool:
     at, call = sites_of(case).apart(lone.rank, [rank for rank in case.ranks if rank != lone.rank]), lone.call
     if at is None or call is None or call.peer is None:
         return False
-    steps = [pair for pair in pairwise(call.frames) if (pair[1].file, pair[1].line) == (at.file, at.line)]
+    steps = [pair for pair in pairwise(call.frames) if pair[1].source_line == at.source_line]
     made = [each for each in case.ledger.messages(call.peer) if each.peer == lone.rank]
     return any(_is_beside(one, other) for one in steps for each in made for other in pairwise(each.frames))
 
@@ -43,5 +42,5 @@ def _goes_by(case: Case, lone: Blocked) -> bool:
 def _is_beside(one: Step, other: Step) -> bool:
     """From one function to one other, of the user's both, by another line."""
     (inner, outer), (inner_there, outer_there) = one, other
-    same = function_of(outer) == function_of(outer_there) and function_of(inner) == function_of(inner_there)
+    same = outer.scope == outer_there.scope and inner.scope == inner_there.scope
     return same and origin(inner.file) == "user" and outer.line != outer_there.line

@@ -75,7 +75,7 @@ def _loader_of(view: RankView, loop: LoopFacts | None) -> LoaderFacts | None:
 
 
 def _is_at(loader: LoaderFacts, loop: LoopFacts) -> bool:
-    return loader.where is not None and (loader.where.file, loader.where.line) == (loop.where.file, loop.where.line)
+    return loader.where is not None and loader.where.source_line == loop.where.source_line
 
 
 def passed_a_call(case: Case) -> Finding | None:

@@ -150,4 +150,4 @@ def _was_made_before(case: Case, found: _Fewer) -> bool:
 
 def _place(call: Collective) -> Hashable:
     """The user's lines that led to a call, or where a thread of a package made it, all of its frames."""
-    return site(call) or tuple((frame.file, frame.line) for frame in call.frames) or None
+    return site(call) or tuple(frame.source_line for frame in call.frames) or None

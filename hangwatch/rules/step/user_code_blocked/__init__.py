@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from hangwatch import words
-from hangwatch.facts.call_site import function_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.loops.ways_out import ways_to_leave
 from hangwatch.facts.processes.overdue import overdue
@@ -130,7 +129,7 @@ def _poll_together(case: Case, stuck: list[RankView]) -> bool:
 def _polls(view: RankView) -> bool:
     """It sleeps in a loop of the very function in which it stands, by its source: a long sleep may be its own."""
     loop, where = view.now.loop, view.where
-    return view.sleeps and loop is not None and where is not None and function_of(loop.where) == function_of(where)
+    return view.sleeps and loop is not None and where is not None and loop.where.scope == where.scope
 
 
 def _polling(case: Case, stuck: list[RankView], waiting: str) -> Finding:
