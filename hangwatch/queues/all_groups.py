@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+
+from hangwatch.ranks.sides import apart_at
 
 from .matching import kind_of
 from .model import Call, Communicator, Lane, Queues
@@ -95,8 +97,7 @@ class AllGroups:
         best: tuple[int, int, list[IssuedCall], list[IssuedCall]] | None = None
         for other in others[:_TRIED]:
             own, theirs = self._aligned(rank, other)
-            pairs = enumerate(zip(own, theirs, strict=False))
-            place = next((at for at, (a, b) in pairs if a.token != b.token), None)
+            place = apart_at(_tokens(own), _tokens(theirs))
             if place and (best is None or (place, len(theirs)) > best[:2]):
                 best = (place, len(theirs), own, theirs)
         if best is None:
@@ -108,15 +109,15 @@ class AllGroups:
     def apart(self, rank: int, other: int) -> int | None:
         """How many calls two ranks made alike before they parted; -1 where they did not, None where none compare."""
         mine, theirs = self._aligned(rank, other)
-        pairs = enumerate(zip(mine, theirs, strict=False))
-        return next((at for at, (a, b) in pairs if a.token != b.token), -1) if mine else None
+        place = apart_at(_tokens(mine), _tokens(theirs))
+        return (-1 if place is None else place) if mine else None
 
     def goes_on(self, other: int, rank: int, place: int, token: int) -> bool:
         """Whether `other` made the calls of `rank` up to that place, and the one of that token there."""
         mine, theirs = self._aligned(rank, other)
         if len(theirs) <= place or theirs[place].token != token:
             return False
-        return all(a.token == b.token for a, b in zip(mine[:place], theirs[:place], strict=False))
+        return apart_at(_tokens(mine[:place]), _tokens(theirs[:place])) is None
 
     def reading(self, rank: int, others: Sequence[int], group: Communicator, number: int) -> Reading | None:
         """How `rank` left the order of the others at that call, its calls in `group` counted; None if it was not there.
@@ -151,8 +152,7 @@ class AllGroups:
     def agree(self, one: int, other: int) -> bool:
         """Whether two ranks made the same calls in the same order, as far as both of their records go."""
         mine, theirs = self._aligned(one, other)
-        pairs = zip(mine, theirs, strict=False)
-        return bool(mine) and all(a.token == b.token for a, b in pairs)
+        return bool(mine) and apart_at(_tokens(mine), _tokens(theirs)) is None
 
     def shared(self, rank: int, issued: IssuedCall, others: Iterable[int]) -> bool:
         """Whether another rank made the same calls in the same order, and that one too under its number."""
@@ -261,6 +261,10 @@ class AllGroups:
         if last is None:
             last = next((each.order for each in calls if not each.done), calls[-1].order if calls else 0)
         return calls[: bisect_right(calls, last, key=lambda each: each.order)]
+
+
+def _tokens(calls: Iterable[IssuedCall]) -> Iterator[int]:
+    return (each.token for each in calls)
 
 
 def _new_transitions(calls: Sequence[IssuedCall]) -> set[tuple[int, int]]:

@@ -8,6 +8,7 @@ from itertools import zip_longest
 
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty
+from hangwatch.ranks.sides import apart_at
 from hangwatch.ranks.tensors import elements
 from hangwatch.stacks.frames import origin
 
@@ -116,8 +117,8 @@ def _by_a_helper(own: Call, other: Call) -> bool:
     What comes behind a loop is often made by the function of the loop itself, or by one further out.
     """
     mine, theirs = path_of(own), path_of(other)
-    parts = next((at for at, (one, two) in enumerate(zip(mine, theirs, strict=False)) if one != two), len(theirs))
-    if parts != len(theirs) - 1 or len(mine) <= len(theirs) or own.where is None:
+    parts = apart_at(mine, theirs)
+    if parts is None or parts != len(theirs) - 1 or len(mine) <= len(theirs) or own.where is None:
         return False
     one, two = mine[parts], theirs[parts]
     return one.scope == two.scope and origin(own.where.file) == "user"

@@ -190,6 +190,10 @@ class Ledger:
         """The recorded collectives of `rank` in the group that it calls `name`, as issued."""
         return [call for (group, _), call in self.calls(rank).items() if group == name]
 
+    def calls_between(self, rank: int, name: str, span: tuple[int, int]) -> list[Collective]:
+        """Those of them with numbers in `span` (first - 1, last), as that of a step."""
+        return [call for call in self.calls_in(rank, name) if span[0] < call.seq <= span[1]]
+
     def under(self, name: str, seq: int, ranks: Iterable[int]) -> dict[int, Collective]:
         """What each of `ranks` issued as number `seq` of the group `name`, without those that have no record of it."""
         return {rank: call for rank in ranks if (call := self.call(rank, name, seq)) is not None}

@@ -1,8 +1,8 @@
-"""Ranks grouped by what is alike on them, and a few out of many."""
+"""Ranks grouped by what is alike on them, a few out of many, and where two of them part."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 Value = TypeVar("Value")
@@ -22,6 +22,16 @@ def spread(ranks: Iterable[int], most: int = ASKED) -> list[int]:
     """At most `most` of the ranks, evenly spread; all of them in a small job."""
     known = list(ranks)
     return known[:: max(-(-len(known) // most), 1)]
+
+
+def fewer_of(one: Sequence[int], other: Sequence[int]) -> Sequence[int]:
+    """The fewer ranks of two sides; none where both sides are equally many."""
+    return min(one, other, key=len) if len(one) != len(other) else ()
+
+
+def apart_at(one: Iterable[object], other: Iterable[object]) -> int | None:
+    """The first place at which two sequences differ; None where at most one of them goes on further."""
+    return next((at for at, (mine, theirs) in enumerate(zip(one, other, strict=False)) if mine != theirs), None)
 
 
 def odd_of(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:

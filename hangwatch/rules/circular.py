@@ -6,7 +6,7 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from hangwatch import words
-from hangwatch.facts.calls.call_sites import sites_of
+from hangwatch.facts.calls.call_order import left_its_order, out_of_turn
 from hangwatch.facts.calls.skip_paths import passed_at, the_only
 from hangwatch.facts.case import Case, call_words
 from hangwatch.facts.messages.other_tag import OtherTag, other_tag
@@ -208,13 +208,13 @@ def _strays(case: Case, entries: list[Blocked]) -> list[Blocked]:
     """The one that has left the order of calls of its earlier steps; none where that are several."""
     if any(has_new_partner(case, entry.rank) for entry in entries):
         return []
-    found = [entry for entry in entries if sites_of(case).strays(entry.rank)]
+    found = [entry for entry in entries if left_its_order(case, entry.rank)]
     return found if len(found) == 1 else _out_of_own_order(case, entries)
 
 
 def _out_of_step(case: Case, entries: list[Blocked]) -> list[Blocked]:
     """The one that kept to the order of its earlier steps, which every other rank of the job has left."""
-    asked = {rank: sites_of(case).strays(rank) for rank in case.ranks} if len(case.ranks) > 2 else {}
+    asked = {rank: left_its_order(case, rank) for rank in case.ranks} if len(case.ranks) > 2 else {}
     kept = [rank for rank, strays in asked.items() if strays is False]
     return [entry for entry in entries if [entry.rank] == kept] if None not in asked.values() else []
 
@@ -235,7 +235,7 @@ def _out_of_own_order(case: Case, entries: list[Blocked]) -> list[Blocked]:
 
 def _out_of_turn(case: Case, entries: list[Blocked]) -> list[Blocked]:
     """Those that took the groups in another order than ever before, where all the others kept to theirs."""
-    asked = {entry.rank: sites_of(case).out_of_turn(entry.rank) for entry in entries}
+    asked = {entry.rank: out_of_turn(case, entry.rank) for entry in entries}
     found = [entry for entry in entries if asked[entry.rank]]
     return found if None not in asked.values() and len(found) < len(entries) else []
 

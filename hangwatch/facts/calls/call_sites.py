@@ -30,7 +30,6 @@ from hangwatch.facts.calls.listed import would_list
 from hangwatch.facts.calls.one_visit import of_one_visit
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective, Frame
-from hangwatch.ranks.issuers import issuer
 from hangwatch.ranks.ledger import CALLS_TOLD, family, is_same
 from hangwatch.ranks.sides import spread
 from hangwatch.stacks.frames import name_of
@@ -50,7 +49,6 @@ class Sites:
         self._all: dict[int, set[Site]] = {}
         self._in_backward: dict[int, set[Site | None]] = {}
         self._steps: dict[int, dict[int, list[Site]]] = {}
-        self._came_from: dict[Site, set[Site | None]] | None = None
 
     def now(self, rank: int) -> Site | None:
         """Where `rank` waits now."""
@@ -134,9 +132,8 @@ class Sites:
         span = self.case.ledger.span(rank, group, step)
         if span is None:
             return None
-        made = (call for call in self.case.ledger.calls_in(rank, group) if span[0] < call.seq <= span[1])
-        found = ((call.seq, place) for call in made if (place := site(call)) is not None)
-        return tuple(place for _, place in sorted(found, key=lambda each: each[0]))
+        made = sorted(self.case.ledger.calls_between(rank, group, span), key=lambda call: call.seq)
+        return tuple(place for call in made if (place := site(call)) is not None)
 
     def usual_step(self, rank: int, group: str) -> Counter[Site] | None:
         """The sites that `rank` used in each whole step on record, in one group; None where its steps differ."""
@@ -206,10 +203,14 @@ class Sites:
             self._in_backward[rank] = {site(call) for call in calls if in_backward(call)}
         return place in self._in_backward[rank]
 
-    def synchronised(self, rank: int, group: str, steps: set[int]) -> set[int]:
-        """Those of `steps` in which a backward of `rank` issued collectives in `group`, as far as recorded."""
+    def synchronised(self, rank: int, group: str, steps: set[int] | None = None) -> set[int]:
+        """The steps in which a backward of `rank` issued collectives in `group`, as far as recorded.
+
+        Those of `steps`; by default of the steps that are over.
+        """
+        asked = {step.step for step in self.case.ledger.complete_steps(rank)} if steps is None else steps
         calls = (call for call in self.case.ledger.calls_in(rank, group) if in_backward(call))
-        return {step for call in calls if (step := self.case.ledger.step_of(rank, call)) in steps}
+        return {step for call in calls if (step := self.case.ledger.step_of(rank, call)) in asked}
 
     def used(self, rank: int, call: Collective) -> list[Collective]:
         """The earlier calls of `rank` in the group of `call`, from the very place of `call`, or from the engine."""
@@ -225,7 +226,7 @@ class Sites:
 
         Its board holds the calls that Python code made, and fewer than it has room for: though C++ code made others.
         """
-        calls, kept = self._in_order(rank), len(self.case.ranks[rank].evidence.board_calls)
+        calls, kept = self.in_order(rank), len(self.case.ranks[rank].evidence.board_calls)
         all_kept = 0 < kept < CALLS_TOLD
         return not calls or all_kept or calls[0].seq <= 1 or (calls[0].step is not None and calls[0].step <= 1)
 
@@ -239,7 +240,7 @@ class Sites:
     def due(self, rank: int, place: Site) -> bool | None:
         """By its own rhythm (every so many steps) `place` is due in the rank's present step; None where it has none."""
         now = self.case.ranks[rank].step.step
-        steps = sorted(step for step, places in self.by_step(rank).items() if step != now and _holds(places, place))
+        steps = sorted(step for step, places in self.earlier_steps(rank).items() if _holds(places, place))
         gaps = {after - before for before, after in pairwise(steps)}
         if now is None or len(steps) < _RHYTHM or len(gaps) != 1:
             return None
@@ -255,102 +256,25 @@ class Sites:
 
     def ends_made_at(self, rank: int, place: Site) -> list[int | None]:
         """The batches of earlier steps in which `rank` called from `place`; [] unless each of these ended an epoch."""
-        steps, now = self.case.ledger.steps(rank), self.case.ranks[rank].step.step
+        steps = self.case.ledger.steps(rank)
         ends = {one.step: one.batch for one, two in pairwise(steps) if one.epoch != two.epoch}
-        made = {step for step, places in self.by_step(rank).items() if step != now and _holds(places, place)}
+        made = {step for step, places in self.earlier_steps(rank).items() if _holds(places, place)}
         return [ends[step] for step in made] if made <= ends.keys() else []
 
     def precedes(self, rank: int, earlier: Site, later: Site) -> bool:
         """In the last step of `rank` that had both, `earlier` came before `later`."""
-        for step, places in sorted(self.by_step(rank).items(), reverse=True):
-            if step != self.case.ranks[rank].step.step and _holds(places, earlier) and _holds(places, later):
+        for _, places in sorted(self.earlier_steps(rank).items(), reverse=True):
+            if _holds(places, earlier) and _holds(places, later):
                 return next(place for place in places if same(place, earlier) or same(place, later)) == earlier
         return False
 
     def made_as_often_as_ever(self, rank: int, place: Site) -> bool:
         """In its present step `rank` has called from `place` no less often than in any before: it left none out."""
-        steps, now = self.by_step(rank), self.case.ranks[rank].step.step
-        before = [places.count(place) for step, places in steps.items() if step != now]
-        return now in steps and 0 < max(before, default=0) <= steps[now].count(place)
+        before = [places.count(place) for places in self.earlier_steps(rank).values()]
+        return 0 < max(before, default=0) <= self.in_step(rank, self.case.ranks[rank].step.step).count(place)
 
-    def strays(self, rank: int) -> bool | None:
-        """In its present step `rank` left the order of calls of all earlier ones; None where those were not alike.
-
-        Only calls that Python code issued count, point-to-point ones too: their order on one rank is the program's own.
-        """
-        present, usual = self.present_and_usual(rank)
-        return present != usual[: len(present)] if present and usual else None
-
-    def present_and_usual(self, rank: int) -> tuple[list[Site], list[Site]]:
-        """The calls of the present step of `rank` on its board, and those of each step before; [] where not alike."""
-        view = self.case.ranks[rank]
-        steps: dict[int, list[Site]] = {}
-        for call in view.evidence.board_calls:
-            place = site(call)
-            if place is not None and call.step is not None and self._of_training(rank, call):
-                steps.setdefault(call.step, []).append(place)
-        present = steps.pop(view.step.step, []) if view.step.step is not None else []
-        whole = list(steps.values())[1:]  # the ring may have lost the beginning of the oldest
-        return present, whole[0] if len(whole) >= HABIT and all(other == whole[0] for other in whole) else []
-
-    def out_of_turn(self, rank: int) -> bool | None:
-        """`rank` came to the call in which it waits from another one than in all turns before; None without turns.
-
-        A call is a place and a group: one line may serve several groups in turn.
-        """
-        entry = self.case.blocked.get(rank)
-        calls = [call for call in self._in_order(rank) if self._of_training(rank, call)]
-        made = [(call.group, site(call)) for call in calls]
-        if entry is None or entry.call is None or len(made) < 2 or calls[-1].seq != entry.seq:
-            return None
-        usual = Counter(one for one, two in pairwise(made[:-1]) if two == made[-1])
-        return made[-2] not in usual if len(usual) == 1 and usual.total() >= HABIT else None
-
-    def jumped(self, rank: int) -> tuple[Site, Site] | None:
-        """(the site left out, the site of its call now): no rank has called here before right after its previous call.
-
-        All its earlier calls from here, and those of the others, came right after the same call from another site.
-        """
-        order, here = self._order(rank), self.now(rank)
-        if len(order) < 4 or here is None or order[-1] != here:
-            return None
-        own = {one for one, two in pairwise(order[:-1]) if two == here}
-        usual = own | self._before_each().get(here, set())
-        if any(self._begins_with(other, here) for other in spread(self.case.blocked)):
-            return None
-        if not own or len(usual) != 1 or not usual.isdisjoint((order[-2], here)):
-            return None
-        before = usual.pop()
-        return (before, here) if before is not None else None
-
-    def _begins_with(self, rank: int, place: Site) -> bool:
-        """The first of all calls of `rank` came from `place`, and after none: what is forgotten came after others."""
-        first = next(iter(self._in_order(rank)), None)
-        return first is not None and first.seq <= 1 and site(first) == place
-
-    def _before_each(self) -> dict[Site, set[Site | None]]:
-        """For each site, the sites of the calls made right before it; calls that ranks are in now are left out."""
-        if self._came_from is None:
-            self._came_from = {}
-            for rank in spread(self.case.blocked):
-                for one, two in pairwise(self._order(rank)[:-1]):
-                    if two is not None:
-                        self._came_from.setdefault(two, set()).add(one)
-        return self._came_from
-
-    def _order(self, rank: int) -> list[Site | None]:
-        """The sites of the recorded calls of a rank, in all groups, as the thread that trains issued them.
-
-        None for those of which no site is on record, such as those of the engine's own threads.
-        """
-        return [site(call) for call in self._in_order(rank) if self._of_training(rank, call)]
-
-    def _of_training(self, rank: int, call: Collective) -> bool:
-        """Issued by the thread that trains, or while gradients are computed; those of others come as chance has it."""
-        thread = self.case.ranks[rank].now.thread
-        return issuer(self.case.ledger, rank, call) in ("", thread) or in_backward(call)
-
-    def _in_order(self, rank: int) -> list[Collective]:
+    def in_order(self, rank: int) -> list[Collective]:
+        """The recorded calls of a rank, in all groups, as issued."""
         return sorted(self.case.ledger.calls(rank).values(), key=lambda call: call.at or 0.0)
 
     def by_step(self, rank: int) -> dict[int, list[Site]]:
@@ -358,6 +282,15 @@ class Sites:
         if rank not in self._steps:
             self._steps[rank] = self._by_step(rank)
         return self._steps[rank]
+
+    def in_step(self, rank: int, step: int | None) -> list[Site]:
+        """The sites of one step of `rank`, in order; none where that step is not on record."""
+        return self.by_step(rank).get(step, []) if step is not None else []
+
+    def earlier_steps(self, rank: int) -> dict[int, list[Site]]:
+        """The sites of each recorded step of `rank` but its present one."""
+        now = self.case.ranks[rank].step.step
+        return {step: places for step, places in self.by_step(rank).items() if step != now}
 
     def _by_step(self, rank: int) -> dict[int, list[Site]]:
         found: dict[int, list[Site]] = {}

@@ -71,7 +71,7 @@ def _turns(case: Case, rank: int, group: str, steps: Sequence[Step], least: int 
 
 
 def _synchronised(case: Case, rank: int, group: str) -> set[int]:
-    return sites_of(case).synchronised(rank, group, {step.step for step in case.ledger.complete_steps(rank)})
+    return sites_of(case).synchronised(rank, group)
 
 
 def _busy_steps(steps: Sequence[Step], group: str, least: int) -> list[int]:

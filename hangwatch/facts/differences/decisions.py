@@ -139,8 +139,8 @@ def _with_other_groups(case: Case, found: Disagreement) -> Disagreement:
     others = [rank for rank in case.ranks if rank not in (*found.made, *found.without)]
     if step is None or not others:
         return found
-    made, without = (set(sites.by_step(side[0]).get(step, ())) for side in (found.made, found.without))
-    did = {_as_did(set(sites.by_step(rank).get(step, ())), found.place, made, without) for rank in others}
+    made, without = (set(sites.in_step(side[0], step)) for side in (found.made, found.without))
+    did = {_as_did(set(sites.in_step(rank, step)), found.place, made, without) for rank in others}
     alike = did.pop() if len(did) == 1 else None
     return found if alike is None else replace(found, alike=tuple(others), alike_made=alike)
 
@@ -236,7 +236,7 @@ def _at_one_place(one: _Standing, other: _Standing) -> bool:
 def _made_in(case: Case, rank: int, at: _Standing) -> bool:
     """`rank` has made that call in that step, in another group for example, and has gone on from it."""
     step = at.view.step.step
-    return step is not None and at.place in sites_of(case).by_step(rank).get(step, ())
+    return at.place in sites_of(case).in_step(rank, step)
 
 
 def _gone_by(case: Case, mine: _Standing, other: _Standing) -> bool:

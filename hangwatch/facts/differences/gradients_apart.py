@@ -55,7 +55,7 @@ def gradients_apart(case: Case) -> GradientsApart | None:
 def _accumulates(case: Case, rank: int, found: Mismatch) -> bool:
     """Some steps of `rank` synchronised gradients, and some did not; older ones than any call count as neither."""
     steps = {step.step for step in case.ledger.complete_steps(rank)}
-    made = sites_of(case).synchronised(rank, found.group.name, steps)
+    made = sites_of(case).synchronised(rank, found.group.name)
     return bool(made) and made != {step for step in steps if step >= min(made)}
 
 
@@ -68,7 +68,7 @@ def _has_only_accumulated(case: Case, rank: int, found: Mismatch) -> bool:
     if loader is not None and (loader.exhausted or loader.left or all_of_it(loader, loader.drawn)):
         return False
     steps = {step.step for step in case.ledger.complete_steps(rank)}
-    made = sites_of(case).synchronised(rank, found.group.name, steps)
+    made = sites_of(case).synchronised(rank, found.group.name)
     return 0 in steps and not made and not any(optimized(case.ranks[rank], step) for step in steps)
 
 

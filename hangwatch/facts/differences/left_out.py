@@ -103,7 +103,7 @@ def _loop_of_turns(case: Case, ahead: tuple[int, ...], skipped: Site, reached: S
         return one
     around = (other.where, *other.outer) if other is not None else ()
     within = [where for where in (one.where, *one.outer)[:-1] if where not in around]  # the last is over the steps
-    again = all(skipped in sites_of(case).by_step(rank).get(case.ranks[rank].step.step or 0, ()) for rank in asked)
+    again = all(skipped in sites_of(case).in_step(rank, case.ranks[rank].step.step) for rank in asked)
     return outer_loop(one, within[-1]) if within and again else None
 
 
@@ -115,16 +115,15 @@ def _may_be_passed(case: Case, place: Site, loop: LoopFacts) -> bool:
 
 def _passed(case: Case, rank: int, first: Site, last: Site) -> bool:
     """In this step the rank came from a call at `first` to the next one there, and made none at `last` between them."""
-    places = sites_of(case).by_step(rank).get(case.ranks[rank].step.step or 0, [])
+    places = sites_of(case).in_step(rank, case.ranks[rank].step.step)
     turns = [at for at, place in enumerate(places) if place == first]
     return len(turns) > 1 and last not in places[turns[-2] : turns[-1]]
 
 
 def _came_as_ever(case: Case, rank: int, reached: Site) -> bool:
     """It came to that place from a call from which it has come there in an earlier step, too."""
-    by_step, now = sites_of(case).by_step(rank), case.ranks[rank].step.step
-    past = [pair for step, places in by_step.items() if step != now for pair in pairwise(places)]
-    here = next((places for step, places in by_step.items() if step == now), [])
+    past = [pair for places in sites_of(case).earlier_steps(rank).values() for pair in pairwise(places)]
+    here = sites_of(case).in_step(rank, case.ranks[rank].step.step)
     last = next((place for place in reversed(here) if place != reached), None)
     return (last, reached) in past
 
@@ -186,7 +185,6 @@ def _follows(case: Case, rank: int, earlier: Site, later: Site) -> bool:
 
     Across the end of a step every call follows every other one: the loop repeats.
     """
-    now = case.ranks[rank].step.step
-    past = [places for step, places in sites_of(case).by_step(rank).items() if step != now]
+    past = sites_of(case).earlier_steps(rank).values()
     before = [places[i - 1] if i else None for places in past for i, place in enumerate(places) if place == later]
     return len(before) >= 2 and all(place == earlier for place in before)

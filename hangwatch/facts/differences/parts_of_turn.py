@@ -9,6 +9,7 @@ from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.skip_paths import ways_past
 from hangwatch.facts.case import Case
 from hangwatch.model import Bypass, Frame
+from hangwatch.ranks.sides import apart_at
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import function_of, of_origin
 
@@ -49,8 +50,8 @@ def _common_loop(view: RankView, now: Site | None, place: Site) -> Frame | None:
         return None
     if now is None:
         return loop.where
-    ways = zip(reversed(now.lines), reversed(place.lines), strict=False)
-    depth = next((n for n, (mine, other) in enumerate(ways) if mine != other), min(len(now.lines), len(place.lines)))
+    depth = apart_at(reversed(now.lines), reversed(place.lines))
+    depth = min(len(now.lines), len(place.lines)) if depth is None else depth
     inner = of_origin(view.evidence.main_stack, "user")[: max(len(now.lines) - depth - 1, 0)]
     apart = {function_of(frame) for frame in inner}
     return next((each for each in (loop.where, *loop.outer) if function_of(each) not in apart), None)
@@ -64,4 +65,4 @@ def has_begun_its_turn(case: Case, view: RankView) -> bool:
     step = view.step
     if step.batch is not None or step.step is None:
         return True
-    return len(sites_of(case).by_step(view.rank).get(step.step, ())) > 1
+    return len(sites_of(case).in_step(view.rank, step.step)) > 1

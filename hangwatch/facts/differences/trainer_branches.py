@@ -16,7 +16,7 @@ from hangwatch.facts.data.batches import first_uneven
 from hangwatch.facts.differences.parting import parting
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Collective, Frame
-from hangwatch.ranks.sides import by_value
+from hangwatch.ranks.sides import apart_at, by_value
 from hangwatch.stacks.frames import is_of_a_module, origin
 
 ALIKE_BEFORE = 2  # calls before the pair that must be the same on all ranks
@@ -107,7 +107,7 @@ def _came_the_same_way(case: Case, found: Mismatch) -> bool:
 def parted(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> tuple[Frame, Frame] | None:
     """The frames, innermost first, of the package's function that two paths left at different lines."""
     mine, theirs = (tuple(frame for frame in reversed(frames) if not frame.native) for frames in (one, other))
-    depth = next((n for n, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b), None)
+    depth = apart_at(mine, theirs)
     if depth is None:
         return None
     left, right = mine[depth], theirs[depth]

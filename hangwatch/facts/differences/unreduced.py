@@ -168,7 +168,8 @@ def _from(case: Case, rank: int, found: Parting, step: int) -> list[Collective]:
     """The calls of that step from the places that `found` is about."""
     group = found.divergence.group
     span = case.ledger.span(rank, group, step)
-    return [call for call in _made(case, rank, group, span) if site(call) in found.places] if span is not None else []
+    made = case.ledger.calls_between(rank, group, span) if span is not None else []
+    return [call for call in made if site(call) in found.places]
 
 
 def reduced_elsewhere(case: Case, rank: int, found: Parting) -> bool:
@@ -301,14 +302,13 @@ def _lacks(case: Case, view: RankView, group: str, step: int) -> bool:
     span = case.ledger.span(view.rank, group, step)
     if span is None:
         return False
-    made = _made(case, view.rank, group, span)
+    made = case.ledger.calls_between(view.rank, group, span)
     if view.dead and not made:
         return False  # its ticker may have died before it counted what C++ code issued last
     if len(made) < span[1] - span[0]:
         return bool(made) and _fewer(case, view, group, step)
-    steps = {each.step for each in case.ledger.complete_steps(view.rank)}
-    usual = sites_of(case).synchronised(view.rank, group, steps)
-    habit = bool(usual) or (case.ledger.usual(view.rank, group) or 0) > len(made)
+    usual = case.ledger.usual(view.rank, group) or 0
+    habit = bool(sites_of(case).synchronised(view.rank, group)) or usual > len(made)
     return (habit or bool(has_called_backward(view, step))) and not any(in_backward(call) for call in made)
 
 
@@ -331,11 +331,7 @@ def _reduced_before(case: Case, view: RankView, group: str, step: int) -> dict[S
     span = case.ledger.span(view.rank, group, step)
     if span is None:
         return found
-    python = (call for call in _made(case, view.rank, group, span) if not in_backward(call))
+    python = (call for call in case.ledger.calls_between(view.rank, group, span) if not in_backward(call))
     for index, call in enumerate(python):
         found.setdefault(site(call), call.seq - span[0] - index - 1)
     return found
-
-
-def _made(case: Case, rank: int, group: str, span: tuple[int, int]) -> list[Collective]:
-    return [call for call in case.ledger.calls_in(rank, group) if span[0] < call.seq <= span[1]]

@@ -153,9 +153,8 @@ def _sides(case: Case, begun: dict[int, int]) -> tuple[tuple[int, ...], tuple[in
 
 def _not_of_every_step(case: Case, sites: Sites, rank: int, loop: LoopFacts) -> bool:
     """The function with that loop is called in few steps, e.g. to generate: its turns are no steps."""
-    stack, step = case.ranks[rank].evidence.main_stack, case.ranks[rank].step.step
-    callers = path(callers_of(stack, loop.where))
-    earlier = [places for number, places in sites.by_step(rank).items() if number != step]
+    callers = path(callers_of(case.ranks[rank].evidence.main_stack, loop.where))
+    earlier = sites.earlier_steps(rank).values()
     within = [places for places in earlier if any(place.lines[-len(callers) :] == callers for place in places)]
     return bool(callers) and len(earlier) >= HABIT and 2 * len(within) < len(earlier)
 
@@ -163,7 +162,7 @@ def _not_of_every_step(case: Case, sites: Sites, rank: int, loop: LoopFacts) -> 
 def _several_in_a_step(case: Case, sites: Sites, rank: int, loop: LoopFacts) -> bool:
     """It has made more than one turn of that loop, the innermost around its call, in its present step."""
     view = case.ranks[rank]
-    made = sites.by_step(rank).get(view.step.step, []) if view.step.step is not None else []
+    made = sites.in_step(rank, view.step.step)
     last = last_call(case, view) if not case.blocked else None
     place = last.site if last is not None else sites.now(rank)
     innermost = view.now.loop is not None and view.now.loop.where == loop.where

@@ -9,6 +9,7 @@ from hangwatch.facts.processes.process_end import ended_before_others, ended_for
 from hangwatch.facts.rank_end import Why
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, LoopFacts, Phase, Status
+from hangwatch.ranks.sides import fewer_of
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Within
@@ -122,7 +123,7 @@ def began_anew_before(case: Case) -> Finding | None:
 
 def _destroyed(case: Case, left: list[int], failed: list[int], then: str = "") -> Finding:
     """The fewer are to blame; of two halves, none is: one side left too early, or the other called too much."""
-    fewer = min(left, failed, key=len) if len(left) != len(failed) else []
+    fewer = fewer_of(left, failed)
     errors = [(rank, error) for rank in failed if (error := case.ranks[rank].exception) is not None]
     where = words.at(user_frame(errors[0][1].frames)) if errors else ""
     return Finding(

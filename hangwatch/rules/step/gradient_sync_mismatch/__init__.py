@@ -17,7 +17,7 @@ from hangwatch.facts.differences.rhythms import keep_own_intervals
 from hangwatch.facts.differences.updates import keep_own_paces, other_pace, updates_apart
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Divergence, StepName
-from hangwatch.ranks.sides import by_value, spread
+from hangwatch.ranks.sides import by_value, fewer_of, spread
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.step.gradient_sync_mismatch.places import ALIKE, backward_place, waits_in
@@ -117,7 +117,7 @@ def synchronised_at_own_intervals(case: Case) -> Finding | None:
         return None  # it may come to its next ones
     stand = ("waits in another call", "wait in another call")
     stand = stand if not_past else ("is past its last ones", "are past their last ones")
-    odd = min(inside, others, key=len) if len(inside) != len(others) else []
+    odd = fewer_of(inside, others)
     place = backward_place(case, first.group)
     usual = [f"rank {rank} after {_from_to(gaps[rank])} batches" for rank in (*spread(inside), *spread(others))]
     where = case.at_places(others)
@@ -263,8 +263,7 @@ def accumulated_otherwise(case: Case) -> Finding | None:
 
 
 def _alone(case: Case, inside: Sequence[int], without: Sequence[int], step: StepName, habit: str) -> Finding:
-    fewer = min(inside, without, key=len)
-    odd = fewer if 2 * len(fewer) < len(inside) + len(without) else ()
+    odd = fewer_of(inside, without)
     witnesses = [Witness(Kind.HABIT, habit)]
     if odd:
         others = without if odd is inside else inside

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from hangwatch import words
 from hangwatch.facts.call_site import Site, comes_before, framework, same, site
-from hangwatch.facts.calls.call_sites import sites_of
+from hangwatch.facts.calls.call_order import present_and_usual
 from hangwatch.facts.calls.last_calls import (
     Last,
     brought_down,
@@ -213,7 +213,7 @@ def _once_more(case: Case, lasts: dict[int, Last]) -> Finding | None:
 
 def _repeats(case: Case, rank: int) -> bool:
     """The last call of its present step stands where, in all recorded steps before, another one or none came."""
-    present, usual = sites_of(case).present_and_usual(rank)
+    present, usual = present_and_usual(case, rank)
     if not present or not usual:
         return False
     done = len(present) - 1

@@ -42,7 +42,7 @@ def _sizes_differed(case: Case) -> bool:
 
 def _made(case: Case, rank: int, place: Site, step: int) -> int:
     """How often `rank` has called from `place` in that step."""
-    return sites_of(case).by_step(rank).get(step, []).count(place)
+    return sites_of(case).in_step(rank, step).count(place)
 
 
 def _used_to_make(case: Case, rank: int, place: Site, step: int, times: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.facts.calls.call_order import jumped
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.skip_paths import evidence_of, skip_path, the_only, ways_past
 from hangwatch.facts.case import Case
@@ -43,7 +44,7 @@ def skipped_by_order(case: Case) -> Finding | None:
     sites = sites_of(case)
     awaited = {rank for entry in case.blocked.values() if entry.need is not None for rank in entry.need.absent}
     asked = spread(sorted(awaited & case.blocked.keys()))
-    found = {rank: jump for rank in asked if (jump := sites.jumped(rank)) is not None}
+    found = {rank: jump for rank in asked if (jump := jumped(case, rank)) is not None}
     if len(found) != 1:
         return None
     (rank, (left_out, here)), view = next(iter(found.items())), case.ranks[next(iter(found))]
