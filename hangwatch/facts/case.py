@@ -80,7 +80,11 @@ class Case:
 
     def culprits(self, ranks: Iterable[int], where: Frame | None = None) -> tuple[Culprit, ...]:
         """`ranks` as culprits, at the line `where`; each at its own where that is not given."""
-        return tuple(view.culprit(where) for view in self.views(ranks))
+        return self.culprits_at(ranks, lambda view: where)
+
+    def culprits_at(self, ranks: Iterable[int], place: Callable[[RankView], Frame | None]) -> tuple[Culprit, ...]:
+        """`ranks` as culprits, each at a line of its own."""
+        return tuple(view.culprit(place(view)) for view in self.views(ranks))
 
     @property
     def any_rank_failed(self) -> bool:

@@ -215,6 +215,10 @@ class CallSite:
     loop: LoopFacts | None = None
     hashed: Hashed | None = None
 
+    @property
+    def lines(self) -> tuple[tuple[str, int], ...]:
+        return tuple(frame.source_line for frame in self.frames)
+
 
 @dataclass(frozen=True)
 class Switch:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from hangwatch.model import Collective, PeerCount
+from hangwatch.model import Collective, GroupHead, PeerCount
 from hangwatch.ranks.device_waits import on_device
 from hangwatch.ranks.ledger import Group, Ledger
 from hangwatch.stacks.frames import name_of
@@ -51,20 +51,20 @@ def sent_to(ledger: Ledger, rank: int, name: str, peer: int) -> int | None:
 
     None where the board cannot count them all by peer: it holds no more peers.
     """
-    group = ledger.group(rank, name)
-    head = group.heads[rank] if group is not None else None
-    if head is None or sum(each.sent for each in head.peers) < head.sent:
-        return None
-    return next((each.sent for each in head.peers if each.peer == peer), 0)
+    return _by_peer(ledger, rank, name, peer, lambda counts: counts.sent)
 
 
 def received_from(ledger: Ledger, rank: int, name: str, peer: int) -> int | None:
     """How many `rank` has asked `peer` for; None also where it asked any rank for some."""
+    return _by_peer(ledger, rank, name, peer, lambda counts: counts.received)
+
+
+def _by_peer(ledger: Ledger, rank: int, name: str, peer: int, of: Callable[[GroupHead | PeerCount], int]) -> int | None:
     group = ledger.group(rank, name)
     head = group.heads[rank] if group is not None else None
-    if head is None or sum(each.received for each in head.peers) < head.received:
+    if head is None or sum(map(of, head.peers)) < of(head):
         return None
-    return next((each.received for each in head.peers if each.peer == peer), 0)
+    return next((of(each) for each in head.peers if each.peer == peer), 0)
 
 
 def none_is_left(ledger: Ledger, rank: int, group: Group) -> bool:

@@ -293,6 +293,11 @@ class Ledger:
         return count if times * 2 > sum(counts.values()) else None
 
 
+def all_complete(heads: Sequence[GroupHead]) -> bool:
+    """Members of a group have issued as many collectives, and all of these are complete."""
+    return len({(head.issued, head.completed) for head in heads}) == 1 and heads[0].issued == heads[0].completed
+
+
 def _heads(entry: RankEvidence) -> tuple[GroupHead, ...]:
     retired = _retired(entry.collectives.recent)
     return tuple(

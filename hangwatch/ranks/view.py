@@ -66,10 +66,17 @@ class RankView:
     @property
     def steps_end(self) -> bool:
         """Its optimizer steps end its steps, for nothing begins them: the one in progress may be none."""
-        if self.reading is None or self.step.batch is not None:
-            return False
-        made = self.reading.progress
-        return made.optimizer_steps > 0 and not made.forwards and not made.ticks
+        return self._steps_by_itself and self.reading is not None and not self.reading.progress.forwards
+
+    @property
+    def steps_are_forwards(self) -> bool:
+        """Its steps are its forwards: no loader and no framework names them, and its own loop does not count them."""
+        return self._steps_by_itself and self.reading is not None and self.reading.progress.forwards > 0
+
+    @property
+    def _steps_by_itself(self) -> bool:
+        made = self.reading.progress if self.reading is not None and self.step.batch is None else None
+        return made is not None and made.optimizer_steps > 0 and not made.ticks
 
     @property
     def phase(self) -> Phase | None:

@@ -34,7 +34,7 @@ def ended_the_loop(case: Case, cause: str) -> Finding | None:
         f" {case.name(run.others)} drew {theirs.drawn} so far, and called {name_apart(run.repeated, run.reached)}"
         " again.",
         fix=FIX,
-        culprits=tuple(case.ranks[rank].culprit(place_apart(run.reached, run.repeated)) for rank in run.ranks),
+        culprits=case.culprits(run.ranks, place_apart(run.reached, run.repeated)),
         step=case.furthest_step(run.ranks),
         evidence=(numbers_apart(case, run),),
         witnesses=(Witness(Kind.FACT, told),),

@@ -23,5 +23,4 @@ def _known(case: Case) -> dict[Path, Hashed]:
     seeds = {view.evidence.board_settings.get(_SEED, "random") for view in case}
     if len(seeds) == 1 and "random" not in seeds:
         return {}
-    told = ((each.frames, each.hashed) for each in case.snapshot.call_sites)
-    return {tuple(frame.source_line for frame in frames): hashed for frames, hashed in told if hashed is not None}
+    return {each.lines: each.hashed for each in case.snapshot.call_sites if each.hashed is not None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangwatch.facts.case import Case
 from hangwatch.model import Divergence
+from hangwatch.ranks.ledger import all_complete
 from hangwatch.ranks.view import RankView
 
 
@@ -15,10 +16,8 @@ def made_up_for(case: Case, divergence: Divergence) -> bool:
     group = case.ledger.groups.get((divergence.group, divergence.members))
     if group is None or not all(_in_background(case, rank, group.name) for rank in group.heads):
         return False
-    heads = list(group.heads.values())
-    level = len({(head.issued, head.completed) for head in heads}) == 1
     took_part = all(rank in case.ranks and _has_ended(case.ranks[rank]) for rank in group.silent)
-    return bool(heads) and level and took_part and heads[0].issued == heads[0].completed
+    return took_part and all_complete(list(group.heads.values()))
 
 
 def may_come_yet(case: Case, divergence: Divergence) -> bool:

@@ -17,7 +17,7 @@ def _known(case: Case) -> dict[Path, LoopFacts]:
     found: dict[Path, LoopFacts] = {}
     for each in case.snapshot.call_sites:
         if each.loop is not None and not _draws(case, each.loop):
-            found.setdefault(tuple(frame.source_line for frame in each.frames), each.loop)
+            found.setdefault(each.lines, each.loop)
     return found
 
 

@@ -21,7 +21,7 @@ def _near(case: Case, lines: Path) -> tuple[Bypass, ...]:
 def _known(case: Case) -> dict[Path, tuple[Bypass, ...]]:
     found: dict[Path, tuple[Bypass, ...]] = {}
     for each in case.snapshot.call_sites:
-        found.setdefault(tuple(frame.source_line for frame in each.frames), each.bypasses)
+        found.setdefault(each.lines, each.bypasses)
     return found
 
 

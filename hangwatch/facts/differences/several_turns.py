@@ -5,6 +5,7 @@ from __future__ import annotations
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.model import Divergence
+from hangwatch.ranks.ledger import all_complete
 
 
 def counted_late(case: Case, divergence: Divergence) -> bool:
@@ -16,11 +17,10 @@ def counted_late(case: Case, divergence: Divergence) -> bool:
     if divergence.epoch is not None or not several_turns(case, divergence):
         return False
     group = case.ledger.group(divergence.more[0], divergence.group)
-    heads = [group.heads.get(rank) for rank in divergence.counts] if group is not None else []
-    level = len({(head.issued, head.completed) for head in heads if head is not None}) == 1
-    complete = all(head is not None and head.issued == head.completed for head in heads)
+    heads = group.heads if group is not None else {}
+    known = [heads[rank] for rank in divergence.counts if rank in heads]
     kinds = sites_of(case).inside(divergence.more[0], divergence.group, divergence.step)
-    return (bool(heads) and level and complete) or (kinds is not None and len(kinds[0]) > 1)
+    return (len(known) == len(divergence.counts) and all_complete(known)) or (kinds is not None and len(kinds[0]) > 1)
 
 
 def several_turns(case: Case, divergence: Divergence) -> bool:

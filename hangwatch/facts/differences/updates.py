@@ -113,7 +113,7 @@ def _updates_no_more(view: RankView) -> bool:
 
 
 def _all_count_forwards(case: Case) -> bool:
-    return bool(case.ranks) and len(case.ranks) >= case.size and all(_counts_forwards(view) for view in case)
+    return bool(case.ranks) and len(case.ranks) >= case.size and all(view.steps_are_forwards for view in case)
 
 
 def _pace_is_no_cause(case: Case) -> bool:
@@ -123,17 +123,9 @@ def _pace_is_no_cause(case: Case) -> bool:
 def are_behind(case: Case, ranks: Iterable[int], others: Iterable[int]) -> bool:
     """Each of `ranks` has made fewer optimizer steps than every one of `others`, where forwards are their steps."""
     here, there = (case.views(each) for each in (ranks, others))
-    if not here or not there or not all(_counts_forwards(view) for view in (*here, *there)):
+    if not here or not there or not all(view.steps_are_forwards for view in (*here, *there)):
         return False
     return max(map(_made, here)) < min(map(_made, there))
-
-
-def _counts_forwards(view: RankView) -> bool:
-    """Its steps are its forwards: no loader and no framework names them, and its own loop does not count them."""
-    if view.reading is None or view.step.batch is not None:
-        return False
-    made = view.reading.progress
-    return made.forwards > 0 and made.optimizer_steps > 0 and not made.ticks
 
 
 def _made(view: RankView) -> int:
@@ -163,6 +155,6 @@ def keep_own_paces(case: Case, divergence: Divergence) -> bool:
 
 def _pace(case: Case, rank: int, group: str) -> Pace | None:
     view = case.ranks.get(rank)
-    if view is None or view.reading is None or not _counts_forwards(view):
+    if view is None or view.reading is None or not view.steps_are_forwards:
         return None
     return pace_of(view.reading.steps, group)

@@ -131,7 +131,7 @@ def _destroyed(case: Case, left: list[int], failed: list[int], then: str = "") -
         Certainty.LIKELY,
         f"{case.name(left, capital=True)} destroyed {'its' if len(left) == 1 else 'their'} process group{then} while"
         f" {case.name(failed)} still used it{where}: {'it' if len(failed) == 1 else 'they'} failed.",
-        culprits=tuple(case.ranks[rank].culprit(last_place(case.ranks[rank])) for rank in fewer),
+        culprits=case.culprits_at(fewer, last_place),
         victims=tuple(failed) if fewer != failed else (),
         step=case.furthest_step(failed),
         evidence=(

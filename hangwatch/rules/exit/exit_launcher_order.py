@@ -43,7 +43,7 @@ def _wrong_order(case: Case, launcher: ProcessEvidence, awaited: RankView, faile
         Certainty.PROVEN,
         f"The launcher (pid {launcher.facts.pid}) waits for rank {awaited.rank} (pid {awaited.pid}){words.at(where)},"
         f" while {case.name(ranks)} has ended already ({how}), unnoticed.",
-        culprits=tuple(view.culprit(_raised_at(view)) for view in failed),
+        culprits=case.culprits_at(ranks, _raised_at),
         victims=(awaited.rank,),
         step=failed[0].step,
         evidence=(

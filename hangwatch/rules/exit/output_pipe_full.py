@@ -76,7 +76,7 @@ def _of_children(case: Case) -> Finding | None:
         f" to {output}{words.at(child.where)}: that pipe is full, and only rank {view.rank} could read it.",
         fix="read the child's output all the time (a thread, or communicate()), or start it with stdout=DEVNULL or a"
         " file",
-        culprits=tuple(case.ranks[rank].culprit() for rank in ranks),
+        culprits=case.culprits(ranks),
         victims=tuple(sorted({*case.blocked} - {*ranks})),
         step=view.step,
         evidence=tuple(_evidence([child for _, child in found], None, (view.pid,) if view.pid else ())),

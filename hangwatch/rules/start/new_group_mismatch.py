@@ -59,7 +59,7 @@ def _different_lists(case: Case, inside: list[RankView], call: GroupCall) -> Fin
         Certainty.PROVEN if certain else Certainty.LIKELY,
         f"{what}; {case.wait_words(stuck)} in new_group.",
         fix="" if call.by_members_only or not any(map(_makes_a_mesh, inside)) else OF_ONE_SHAPE,
-        culprits=tuple(case.ranks[rank].culprit(call.where(rank) or call.where_made(members)) for rank in odd),
+        culprits=case.culprits_at(odd, lambda view: call.where(view.rank) or call.where_made(members)),
         victims=tuple(sorted({*case.blocked, *stuck}.difference(odd))),
         step=first.step,
         evidence=tuple(sentences(call)),
@@ -106,7 +106,7 @@ def _of_one_name(case: Case, call: GroupCall) -> Finding | None:
         f"The ranks called new_group with different lists: call {call.index} was made with {words.listed(lists)}"
         f"{words.at(call.where(call.odd[0]))}. Both groups are called {name} in the store by which members find each"
         f" other, and members of one may be connected with those of the other; {end}.",
-        culprits=tuple(case.ranks[rank].culprit(call.where(rank)) for rank in call.odd),
+        culprits=case.culprits_at(call.odd, lambda view: call.where(view.rank)),
         victims=case.victims(call.odd),
         step=case.furthest_step(stuck or failed),
         evidence=tuple(sentences(call)),
@@ -128,7 +128,7 @@ def _not_called(case: Case) -> Finding | None:
         f"{case.name(awaited, capital=True)} did not call new_group({members_words(members)}), and"
         f" {words.verb(len(awaited), 'is', 'are')} elsewhere{words.at(first.where)};"
         f" {case.wait_words(stuck)} in it{words.at(call.where(stuck[0]))}{'' if odd else UNKNOWN_SIDE}.",
-        culprits=tuple(case.ranks[rank].culprit(call.where(rank)) for rank in odd),
+        culprits=case.culprits_at(odd, lambda view: call.where(view.rank)),
         victims=tuple(sorted({*case.blocked, *stuck}.difference(odd))),
         step=first.step,
         evidence=tuple(sentences(call)),

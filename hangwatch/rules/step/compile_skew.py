@@ -26,7 +26,7 @@ def compile_skew(case: Case) -> Finding | None:
         Certainty.LIKELY,
         f"{case.say(culprits, 'still compiles', 'still compile', capital=True)}"
         f"{words.at(view.where)}; {case.wait_words(victims)} for it.",
-        culprits=tuple(other.culprit() for other in compilers),
+        culprits=case.culprits(culprits),
         victims=victims,
         step=view.step,
         evidence=(f"rank {view.rank} is in {words.place(view.now.frame)}",),

@@ -61,7 +61,7 @@ def turns_by_a_lock(case: Case) -> Finding | None:
         f"{case.name(circle, capital=True)} wait for each other in calls of two threads, of which one waits for a lock"
         f" meanwhile: {'; '.join(_turn(case, rank) for rank in circle[:4])}.",
         fix="hold no lock across a collective: make the calls of both threads from one, in one order on all ranks",
-        culprits=tuple(case.ranks[rank].culprit() for rank in circle),
+        culprits=case.culprits(circle),
         victims=case.victims(circle),
         step=case.ranks[circle[0]].step,
         evidence=tuple(_turn(case, rank) for rank in circle[: words.SHOWN]),

@@ -55,7 +55,7 @@ def early_exit(case: Case) -> Finding | None:
         Certainty.LIKELY if or_error else case.weigh(witnesses),
         f"{case.name(left, capital=True)} left the training loop after"
         f" {_until_then(first, uneven, 'its' if one else 'their')}{now_at(case, left, where)}; the others went on.",
-        culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(left)),
+        culprits=case.culprits_at(left, at_its_loader),
         step=first.step if is_fed(first, uneven) else _batch_left(first, uneven),
         evidence=_ways_out_of(case, left, loop),
         witnesses=witnesses,
@@ -151,7 +151,7 @@ def stopped_after_epoch(case: Case) -> Finding | None:
         case.weigh(witnesses := _ended_its_epochs(case, found)),
         f"{case.name(found.left, capital=True)} {did} after epoch"
         f" {found.epoch}{now_at(case, found.left, first.where)}; {others} {went_on}.",
-        culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(found.left)),
+        culprits=case.culprits_at(found.left, at_its_loader),
         step=StepName(found.epoch + 1, 0, None if first.step.step is None else first.step.step + 1),
         evidence=(f"{others} {began}", *switch, *ways_out_of_outer(found.loop)),
         witnesses=witnesses,
@@ -188,7 +188,7 @@ def ended_alone(case: Case) -> Finding | None:
         Certainty.LIKELY,
         f"{case.name(ended, capital=True)} ended {'its' if len(ended) == 1 else 'their'} program{code}"
         f" while {case.name(failed)} still called collectives{where}: they failed for want of {case.name(ended)}.",
-        culprits=tuple(case.ranks[rank].culprit(last_place(case.ranks[rank])) for rank in ended),
+        culprits=case.culprits_at(ended, last_place),
         victims=tuple(failed),
         step=case.furthest_step(failed),
         evidence=tuple(how_it_ended(view) for view in case.views((*ended, *failed))[: words.SHOWN]),

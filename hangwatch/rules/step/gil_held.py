@@ -31,7 +31,7 @@ def gil_held(case: Case) -> Finding | None:
         Certainty.LIKELY,
         f"{case.say(culprits, 'is', 'are', capital=True)} in a C call that holds the"
         f" interpreter lock{inside}{words.at(view.where)}{tail}.",
-        culprits=tuple(other.culprit() for other in holders),
+        culprits=case.culprits(culprits),
         victims=victims,
         step=view.step,
         evidence=(

@@ -26,7 +26,7 @@ def rank_frozen(case: Case) -> Finding | None:
         f"{case.name(culprits, capital=True)} {_how_frozen(frozen[0])}{words.at(frozen[0].where)}"
         f"{_waiting_for(case, culprits)}.",
         fix=_thaw(frozen),
-        culprits=tuple(view.culprit() for view in frozen),
+        culprits=case.culprits(culprits),
         step=frozen[0].step,
         evidence=tuple(_frozen_evidence(view) for view in frozen[: words.SHOWN]),
         status=_status(case, culprits) if stopped else None,

@@ -26,7 +26,7 @@ def signal_handler_deadlock(case: Case) -> Finding | None:
         Certainty.LIKELY,
         f"{case.say(culprits, 'stands', 'stand', capital=True)} in the signal handler"
         f" {view.main.handler}{words.at(view.where)}, {_handler_waits(view)}{tail}.",
-        culprits=tuple(other.culprit() for other in waiting),
+        culprits=case.culprits(culprits),
         victims=victims,
         step=view.step,
         evidence=(

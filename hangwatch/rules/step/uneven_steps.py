@@ -91,7 +91,7 @@ def uneven_steps(case: Case) -> Finding | None:
         f"{case.name(short, capital=True)} ran out of data: {'it' if one else 'they'} drew {_as_many(uneven)} of"
         f" {total} in epoch {uneven.epoch}{before}{tail}.",
         fix=_FIX_RESUMED if resumed else _fix(case, culprits, sizes),
-        culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(culprits)),
+        culprits=case.culprits_at(culprits, at_its_loader),
         step=StepName(uneven.epoch, uneven.fewest, _step_of(first, uneven)),
         evidence=(*((sizes,) if sizes else ()), *_from(case, short)),
         witnesses=witnesses,
@@ -253,7 +253,7 @@ def without_any_batch(case: Case) -> Finding | None:
         f" {case.wait_words(waiting)} for {words.verb(len(dry), 'it', 'them')}{words.at(case.usual_place(waiting))}.",
         fix="give each rank data: at least as many shards or files as ranks (times loader workers), or divide the"
         " samples and not the files; let a loop over steps raise where an epoch had no batch",
-        culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(dry)),
+        culprits=case.culprits_at(dry, at_its_loader),
         step=case.furthest_step(tuple(dry)),
         witnesses=(Witness(Kind.FACT, empty),),
         awaited=tuple(dry),
@@ -372,7 +372,7 @@ def began_at_other_epochs(case: Case) -> Finding | None:
         f" {'its' if one else 'their'} last one{now_at(case, found.left, case.usual_place(found.left))}, and"
         f" {case.say(found.others, 'has', 'have')} not.",
         fix="let one rank choose the checkpoint from which all ranks resume, and broadcast its epoch",
-        culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(found.began_otherwise)),
+        culprits=case.culprits_at(found.began_otherwise, at_its_loader),
         step=case.furthest_step(found.left),
         witnesses=(Witness(Kind.FACT, f"by the epochs of their samplers, {began}"),),
         awaited=found.left,

@@ -140,7 +140,7 @@ def caught_in_forward(case: Case) -> Finding | None:
         "exception-on-one-rank",
         Certainty.LIKELY,
         f"An error left the forward of {names} and was caught: {went}, which {rest} called.",
-        culprits=tuple(view.culprit(_where_raised(view)) for view in views),
+        culprits=case.culprits_at(ranks, _where_raised),
         victims=tuple(other.rank for other in others),
         step=views[0].step,
         evidence=(
@@ -257,7 +257,7 @@ def _hidden(case: Case) -> Finding | None:
         f"{case.say(culprits, 'handles', 'handle', capital=True)} an error: it waits in"
         f" {first.now.call or 'a collective'}{words.at(first.where)} inside {_block(first)};"
         f" {case.wait_words(victims)} elsewhere{words.at(case.usual_place(victims))}.",
-        culprits=tuple(view.culprit() for view in hiding),
+        culprits=case.culprits(culprits),
         victims=victims,
         step=first.step,
         evidence=tuple(

@@ -58,7 +58,7 @@ def _found(case: Case, lasts: dict[int, Last], alone: tuple[int, ...], others: t
         f"{case.say(alone, 'was', 'were', capital=True)} alone in {call}{words.at(last.where)}, behind {check}; it was"
         f" paired with {theirs.name or 'a collective'} of {case.name(others)}{words.at(theirs.where)}.",
         fix=call_on_every_rank(way, through_ddp=buffers),
-        culprits=tuple(case.ranks[rank].culprit(lasts[rank].where) for rank in alone),
+        culprits=case.culprits_at(alone, lambda view: lasts[view.rank].where),
         victims=others,
         step=view.step,
         evidence=end_sentences(case),

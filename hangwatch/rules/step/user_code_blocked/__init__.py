@@ -55,7 +55,7 @@ def user_code_blocked(case: Case) -> Finding | None:
         f" {_what(first)}{words.at(first.where)}: {_how_all(case, stuck)}"
         f"{f'; {waiting}' if waiting else ''}{words.at(case.usual_place(victims))}.",
         fix=CLOSE_INPUT if awaits_its_own_input(case, first) else advice(first, _own_threads(first)),
-        culprits=tuple(view.culprit() for view in stuck),
+        culprits=case.culprits(culprits),
         victims=victims,
         step=first.step,
         evidence=(
