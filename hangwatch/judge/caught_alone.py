@@ -11,7 +11,7 @@ from hangwatch.model import ExceptionFacts, Frame
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
 
-_MOST = 2  # errors told
+_ERRORS_TOLD = 2  # at most
 _Kind = tuple[str, Frame]  # the type, and the user's line
 
 
@@ -30,7 +30,7 @@ def caught_by_culprits_alone(case: Case, finding: Finding) -> tuple[str, ...]:
         if kind not in theirs and all(kind in errors for errors in rest)
         if not any(words.place(kind[1]) in each or error.type in each for each in told)
     ]
-    return tuple(alone[:_MOST])
+    return tuple(alone[:_ERRORS_TOLD])
 
 
 def _caught(case: Case, rank: int) -> Iterator[tuple[_Kind, ExceptionFacts]]:

@@ -38,7 +38,7 @@ from hangwatch.rules.start.rendezvous_duplicate_rank import duplicate_rank
 from hangwatch.rules.start.rendezvous_missing_ranks import missing_ranks
 from hangwatch.rules.start.rendezvous_port_conflict import port_conflict
 from hangwatch.rules.start.rendezvous_unreachable_master import unreachable_master
-from hangwatch.rules.start.stale_file_lock import stale_file_lock
+from hangwatch.rules.start.stale_file_lock import left_over_file, stale_file_lock
 from hangwatch.rules.step.collective_mismatch import aborted_by_a_peers_size, collective_mismatch
 from hangwatch.rules.step.collective_mismatch.two_roles import counted_otherwise
 from hangwatch.rules.step.collective_mismatch.uneven_exchange import aborted_by_its_splits, aborted_in_an_exchange
@@ -150,6 +150,7 @@ ORDER: tuple[Rule, ...] = (
     # The start.
     node_not_started,
     stale_file_lock,
+    left_over_file,
     lock_held_by_process,
     semaphore_held,
     fork_deadlock,

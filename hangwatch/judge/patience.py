@@ -27,6 +27,7 @@ from hangwatch.facts.processes.data_loading import Feeding, Worker
 from hangwatch.facts.processes.leaving import LONG_SLEEP_S, exits_by_stack
 from hangwatch.facts.processes.locks import KERNEL_CALLS, held_lock, holds, lock_name
 from hangwatch.facts.processes.own_locks import own_locks
+from hangwatch.facts.processes.polled import left_over, on_shared, polled
 from hangwatch.facts.processes.remote_calls import no_call_is_left
 from hangwatch.facts.processes.sleep import sleeps_long, waits_at_most
 from hangwatch.facts.processes.store_waits import awaits_key, store_ports, waits_for_key
@@ -226,8 +227,21 @@ def outside_waits(snapshot: Snapshot) -> dict[int, float]:
     """
     views = views_of(snapshot)
     loops = {view.rank: loop for view in views if (loop := naps_in(view)) is not None}
-    naps = {rank: WORKS_OFF if loop.bounded else FROM_OUTSIDE for rank, loop in loops.items() if not loop.asks_store}
+    own = {view.rank for view in views if _waits_for_another_rank(view, views)}
+    naps = {
+        rank: WORKS_OFF if loop.bounded else FROM_OUTSIDE
+        for rank, loop in loops.items()
+        if not loop.asks_store and rank not in own
+    }
     return {**{view.rank: FROM_OUTSIDE for view in views if _is_in_others_hands(view, snapshot)}, **naps}
+
+
+def _waits_for_another_rank(view: RankView, views: Iterable[RankView]) -> bool:
+    """It looks for a file that by the rank check around the loop other ranks make, and these wait in collectives."""
+    file, others = polled(view), [other for other in views if other.now.guard != "rank" or other.rank == 0]
+    makers = [other for other in others if other is not view and not other.dead]
+    waiting = bool(makers) and all(other.now.doing in COLLECTIVE_WAITS for other in makers)
+    return file is not None and not file.exists and view.now.guard == "rank" and waiting
 
 
 def exiting(snapshot: Snapshot) -> frozenset[int]:
@@ -255,6 +269,8 @@ def _held(view: RankView, awaited: bool, ports: Container[str]) -> str:
         return ""
     if view.loader is not None and view.loader.gives_nothing:
         return "goes through data that hold no batch, again and again"
+    if (file := left_over(view)) is not None and not on_shared(file):
+        return f"waits until {file.path} is removed, which is older than the job"
     feeding = Feeding(view)
     if feeding.waits:
         return _held_by_workers(feeding, awaited)

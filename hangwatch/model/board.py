@@ -178,6 +178,7 @@ class Reading:
     ticker_at: float = 0.0
     heads: tuple[GroupHead, ...] = ()
     calls: tuple[Collective, ...] = ()  # ring of Python-issued calls, oldest first
+    calls_dropped: int | None = None  # older ones that are not in `calls`; None: not known
     open_calls: tuple[Collective, ...] = ()
     steps: tuple[StepEntry, ...] = ()  # oldest first
     loaders: tuple[LoaderFacts, ...] = ()

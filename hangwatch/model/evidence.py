@@ -9,7 +9,7 @@ from hangwatch.model.board import PhaseSpan, Reading, StepEntry
 from hangwatch.model.collective import Collective, Collectives, Divergence, GroupHead
 from hangwatch.model.health import HealthWarning, JobHealth
 from hangwatch.model.nccl import NcclView
-from hangwatch.model.process import GpuFacts, LockFile, Pipe, ProcessEvidence, ProcessFacts
+from hangwatch.model.process import GpuFacts, LockFile, Pipe, PolledFile, ProcessEvidence, ProcessFacts
 from hangwatch.model.stack import Frame, LoopFacts, ThreadStack
 
 MOST_RANKS = 1 << 17  # of a job: no job has more
@@ -36,6 +36,7 @@ class RankEvidence:
     last_output: str = ""  # last lines of its log, where a log file exists
     crash_trace: str = ""  # faulthandler's output, where there is one
     lock_files: tuple[LockFile, ...] = ()
+    polled: PolledFile | None = None  # what a loop of its looks for
     ended_at: float | None = None  # when its process ended, where the watchdog saw it; tells which process died first
     phases: tuple[PhaseSpan, ...] = ()  # its last minutes, oldest first
     held: str = ""  # the fact that keeps it from going on by itself: "waits in read on pipe:[7]"; shortens patience

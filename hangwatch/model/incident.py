@@ -8,7 +8,7 @@ from hangwatch.model.board import ExceptionFacts, LoaderFacts, PhaseSpan, Progre
 from hangwatch.model.collective import Collectives, Divergence
 from hangwatch.model.evidence import CallSite, CaptureNote, Excerpt, Job, Launched, NodeFacts, Switch
 from hangwatch.model.health import HealthWarning, JobHealth
-from hangwatch.model.process import LockFile, ProcessEvidence, ProcessFacts
+from hangwatch.model.process import LockFile, PolledFile, ProcessEvidence, ProcessFacts
 from hangwatch.model.stack import StackNode, ThreadStack
 from hangwatch.model.terms import SCHEMA, Stage, Status
 from hangwatch.model.verdict import Verdict
@@ -44,6 +44,7 @@ class RankReport:
     last_output: str = ""
     crash_trace: str = ""
     lock_files: tuple[LockFile, ...] = ()
+    polled: PolledFile | None = None
     ended_at: float | None = None
     phases: tuple[PhaseSpan, ...] = ()
     held: str = ""

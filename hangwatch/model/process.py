@@ -115,6 +115,23 @@ class LockFile:
 
 
 @dataclass(frozen=True)
+class PolledFile:
+    """A file for which a loop of the program's looks again and again, by a variable that the loop's own line names.
+
+    Source: the rank itself for the path, the watchdog for the rest. `beside` is the newest file of the same ending in
+    its folder, where one has come since the rank began.
+    """
+
+    path: str
+    exists: bool
+    age_s: float = 0.0  # since it was last written
+    held: bool = False  # a living process that can be seen has it open
+    filesystem: str = ""  # "nfs4", "ext4", ...
+    beside: str = ""
+    beside_age_s: float = 0.0
+
+
+@dataclass(frozen=True)
 class ProcessEvidence:
     """A process that is no rank (loader worker, launcher, child, orphan): its facts and its stacks."""
 

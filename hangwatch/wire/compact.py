@@ -86,14 +86,16 @@ def _all(items: tuple[T, ...], change: Map) -> tuple[T, ...]:
 def _brief(rank: RankEvidence) -> RankEvidence:
     reading = rank.reading
     if reading is not None:
-        reading = replace(reading, steps=reading.steps[-STEPS:], calls=reading.calls[-CALLS:])
-    calls = Collectives(
+        calls, left_out = reading.calls[-CALLS:], len(reading.calls[:-CALLS])
+        dropped = None if reading.calls_dropped is None else reading.calls_dropped + left_out
+        reading = replace(reading, steps=reading.steps[-STEPS:], calls=calls, calls_dropped=dropped)
+    collectives = Collectives(
         rank.collectives.heads, _last(rank.collectives), rank.collectives.open_calls, rank.collectives.source
     )
     return replace(
         rank,
         reading=reading,
-        collectives=calls,
+        collectives=collectives,
         stacks=_telling(rank.stacks),
         earlier_stacks=_telling(rank.earlier_stacks),
         phases=rank.phases[-STEPS:],

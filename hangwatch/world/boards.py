@@ -177,6 +177,7 @@ def _waited(thread: Thread) -> tuple[Issued, ...]:
 def reading_of(machine: Machine, rank: Rank, camera: Camera, now: float) -> Reading:
     heads = heads_of(machine, rank, camera)
     open_calls = () if rank.destroyed else open_calls_of(rank)
+    listed_calls = [call for call in rank.calls if listed(call.act)]
     ring = [call for call in rank.calls[-camera.calls_kept :] if listed(call.act)]
     return Reading(
         Identity(
@@ -189,6 +190,7 @@ def reading_of(machine: Machine, rank: Rank, camera: Camera, now: float) -> Read
         ticker_at=_ticker(rank, camera, now),
         heads=heads,
         calls=tuple(on_board(call) for call in ring),
+        calls_dropped=len(listed_calls) - len(ring),
         open_calls=open_calls,
         steps=() if camera.no_steps else tuple(rank.steps[-camera.steps_kept :]),
         loaders=() if camera.no_loaders else tuple(_loader(index, one) for index, one in rank.loaders.items()),

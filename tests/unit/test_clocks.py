@@ -16,6 +16,7 @@ ALLOWED = {
     "agent/hangwatch_agent/capture/rank/collectives.py": "compared with the time of a file, and bounded",
     "agent/hangwatch_agent/dashboard_client/spool.py": "the age of a file, in days",
     "agent/hangwatch_agent/capture/proc/locks.py": "the age of a lock file",
+    "agent/hangwatch_agent/capture/proc/polled_files.py": "the age of a file for which a loop looks",
     "agent/hangwatch_agent/capture/options.py": "what `locks` takes the age of a lock file with",
     "agent/hangwatch_agent/dashboard_client/connection.py": "the difference of this clock and the dashboard's is shown",
     "agent/hangwatch_agent/doctor/mesh.py": "the difference of the nodes' clocks is what it measures",

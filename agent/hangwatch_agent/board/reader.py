@@ -176,6 +176,7 @@ class BoardReader:
         caught: tuple[ExceptionFacts, ...] = self._blob(words, "caught", trouble, self._exceptions, ())
         lasting: tuple[int, ...] | None = self._blob(words, "lasting_threads", trouble, to.thread_ids, None)
         made: tuple[GroupMade, ...] = self._blob(words, "groups_made", trouble, _groups_made, ())
+        ring = self._ring(words, calls)
         return Reading(
             identity=identity,
             taken_at=(time.monotonic_ns() + self._anchor) / 1e9 if self._anchor else time.time(),
@@ -184,7 +185,8 @@ class BoardReader:
             progress=to.progress(words, ledger[-1] if ledger else None, self._anchor),
             ticker_at=to.moment(words[b.W_TICKER_AT], self._anchor),
             heads=tuple(to.head(slot, words) for slot in self._groups if slot.alive),
-            calls=self._ring(words, calls),
+            calls=ring,
+            calls_dropped=max(words[b.W_CALLS_WRITTEN] - len(ring), 0),
             open_calls=self._open_calls(words),
             steps=ledger[-steps:] if steps > 0 else (),
             loaders=self._loaders(words, trouble),

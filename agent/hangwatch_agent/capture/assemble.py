@@ -12,6 +12,7 @@ from hangwatch.model import (
     LoaderFacts,
     LockFile,
     NodeFacts,
+    PolledFile,
     ProcessEvidence,
     ProcessFacts,
     RankEvidence,
@@ -23,6 +24,7 @@ from hangwatch_agent.capture.gpu import bound_gpu
 from hangwatch_agent.capture.options import CaptureOptions, Target
 from hangwatch_agent.capture.proc import locks
 from hangwatch_agent.capture.proc.lock_owners import Owners
+from hangwatch_agent.capture.proc.polled_files import polled_file
 from hangwatch_agent.capture.proc.process import second_sample
 from hangwatch_agent.capture.proc.tree import Member
 from hangwatch_agent.capture.rank import outputs
@@ -69,6 +71,7 @@ class Seen:
             last_output=outputs.of_rank(pid, target.log_files, reading.identity.environment, self.options.proc),
             crash_trace=trace,
             lock_files=self._locks(facts, target),
+            polled=self._polled(facts, target),
         )
 
     def process(self, member: Member) -> ProcessEvidence:
@@ -94,6 +97,10 @@ class Seen:
         if target is not None and not found and target.own_pid in (None, facts.pid):  # else its pids are other ones
             found = locks.left_behind(facts, target.reading.exception, proc=self.options.proc)
         return tuple(self._owners.known(lock) for lock in found)
+
+    def _polled(self, facts: ProcessFacts, target: Target) -> PolledFile | None:
+        told = target.run_dir / f"polled-{target.own_pid or facts.pid}.txt"
+        return polled_file(facts.pid, told, target.reading.identity.started_at, proc=self.options.proc)
 
     @property
     def _owners(self) -> Owners:

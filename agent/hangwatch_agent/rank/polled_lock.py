@@ -5,11 +5,7 @@ The baton has its path in an object, which no tracer shows; that of filelock is 
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
-import threading
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -31,21 +27,3 @@ def polled_path(frame: FrameType | None) -> str:
             return os.path.abspath(path) if isinstance(path, str) and path else ""  # noqa: PTH100
         frame = frame.f_back
     return ""
-
-
-class PolledLock:
-    """Leaves `lock-PID.txt` beside the board for as long as the main thread polls a lock file. For captures."""
-
-    def __init__(self, run_dir: Path) -> None:
-        self._file = run_dir / f"lock-{os.getpid()}.txt"
-
-    def look(self) -> None:
-        """Raises OSError where the file cannot be written."""
-        path = polled_path(sys._current_frames().get(threading.main_thread().ident or 0))
-        if path:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-            with os.fdopen(os.open(self._file, flags, 0o600), "w") as file:
-                file.write(path)
-        else:
-            with contextlib.suppress(FileNotFoundError):
-                self._file.unlink()

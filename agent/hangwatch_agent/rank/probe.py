@@ -24,7 +24,9 @@ from hangwatch_agent.rank.hooks.loader import LoaderHook
 from hangwatch_agent.rank.hooks.optimizer import OptimizerHook
 from hangwatch_agent.rank.hooks.untraced import hide_ours
 from hangwatch_agent.rank.import_watch import ImportWatch
-from hangwatch_agent.rank.polled_lock import PolledLock
+from hangwatch_agent.rank.polled import Polled
+from hangwatch_agent.rank.polled_file import polled_file
+from hangwatch_agent.rank.polled_lock import polled_path
 from hangwatch_agent.rank.ptrace_permission import PtracePermission
 from hangwatch_agent.rank.ticker import Ticker
 from hangwatch_agent.rank.waking import Waking
@@ -196,7 +198,8 @@ class Probe:
         ptrace = PtracePermission(self._run_dir)
         ptrace.look()
         looks = (ptrace.look, traces.look, self.groups.look, self.loader.look_for_left, self.loader.count)
-        lock = PolledLock(board.parent)
+        lock = Polled(board.parent / f"lock-{os.getpid()}.txt", polled_path)
+        file = Polled(board.parent / f"polled-{os.getpid()}.txt", polled_file)
 
         def asked() -> None:
             with contextlib.suppress(OSError, ValueError):  # a full disk
@@ -204,6 +207,7 @@ class Probe:
             self.lifecycle.look_for_handled()
             self.lifecycle.look_for_lasting()
             lock.look()
+            file.look()
 
         self._ticker = Ticker(self.context, self._settings.tick, looks, asked)
         self._ticker.start()

@@ -78,7 +78,7 @@ class Written:
 
     def _for_us(self, pid: int) -> tuple[int, ...]:
         """An answer to a question of ours, stacks and the lock that it waits for are no work of its own."""
-        names = (f"collectives-{pid}.json", stacks_file(self._folder, pid).name, f"lock-{pid}.txt")
+        names = (f"collectives-{pid}.json", stacks_file(self._folder, pid).name, f"lock-{pid}.txt", f"polled-{pid}.txt")
         return tuple(map(_modified, (self._folder / name for name in names)))
 
 

@@ -97,6 +97,7 @@ export interface Reading {
   ticker_at: number;
   heads: GroupHead[];
   calls: Collective[];
+  calls_dropped: number | null;
   open_calls: Collective[];
   steps: StepEntry[];
   loaders: LoaderFacts[];
@@ -327,6 +328,7 @@ export interface RankEvidence {
   last_output: string;
   crash_trace: string;
   lock_files: LockFile[];
+  polled: PolledFile | null;
   ended_at: number | null;
   phases: PhaseSpan[];
   held: string;
@@ -484,6 +486,7 @@ export interface RankReport {
   last_output: string;
   crash_trace: string;
   lock_files: LockFile[];
+  polled: PolledFile | null;
   ended_at: number | null;
   phases: PhaseSpan[];
   held: string;
@@ -671,6 +674,16 @@ export interface Pipe {
   writers: number[];
 }
 
+export interface PolledFile {
+  path: string;
+  exists: boolean;
+  age_s: number;
+  held: boolean;
+  filesystem: string;
+  beside: string;
+  beside_age_s: number;
+}
+
 export interface ProcessEvidence {
   role: string;
   facts: ProcessFacts;
@@ -766,6 +779,7 @@ export interface LoopFacts {
   ways_out: WayOut[];
   endless: boolean;
   bounded: boolean;
+  items: string;
   updates: Condition[];
 }
 
@@ -789,6 +803,7 @@ export interface ThreadStack {
   loop: LoopFacts | null;
   entered: string[];
   entering: string[];
+  each_turn: Frame | null;
   guard: string;
 }
 

@@ -30,7 +30,7 @@ from hangwatch.facts.calls.listed import would_list
 from hangwatch.facts.calls.one_visit import of_one_visit
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective, Frame
-from hangwatch.ranks.ledger import CALLS_TOLD, family, is_same
+from hangwatch.ranks.ledger import family, is_same
 from hangwatch.ranks.sides import spread
 from hangwatch.stacks.frames import name_of
 
@@ -222,12 +222,9 @@ class Sites:
         return [other for other, there in known if here is not None and there is not None and same(here, there)]
 
     def remembers(self, rank: int) -> bool:
-        """The first of the calls of `rank` is on record still, or was of its first steps; or it has made none.
-
-        Its board holds the calls that Python code made, and fewer than it has room for: though C++ code made others.
-        """
-        calls, kept = self.in_order(rank), len(self.case.ranks[rank].evidence.board_calls)
-        all_kept = 0 < kept < CALLS_TOLD
+        """Its board has all calls of Python code still, the first one was of its first steps, or it made none."""
+        calls, reading = self.in_order(rank), self.case.ranks[rank].evidence.reading
+        all_kept = reading is not None and bool(reading.calls) and reading.calls_dropped == 0
         return not calls or all_kept or calls[0].seq <= 1 or (calls[0].step is not None and calls[0].step <= 1)
 
     def used_from(self, rank: int, call: Collective, maker: int) -> bool:

@@ -11,7 +11,7 @@ from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing, Within
 
 FAR_LONGER = 30.0  # times the slowest recent step; a step of another shape or size takes some times as long, not that
-_SHORT_S = 0.1
+_SHORT_S = 0.1  # below it a duration is told as "0.1 s": the record is no finer
 _STEPS = 8  # that must have come through, for their slowest one to tell what is usual
 _ONCE = frozenset({Within.CHECKPOINT, Within.COMPILE, Within.IMPORT})  # what one step does, and others do not
 

@@ -6,10 +6,37 @@ from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.data_waits import victims_of
 from hangwatch.facts.processes.locks import on_network, stale_lock
+from hangwatch.facts.processes.polled import left_over, looks_for, on_shared
 from hangwatch.model import Certainty, Culprit, Stage, Status
 from hangwatch.rules.finding import Finding
 
 FRESH_S = 5.0  # seconds; the process that made a lock may be about to open or to remove it
+
+
+def left_over_file(case: Case) -> Finding | None:
+    """A rank waits until a file is removed that was there before the job, and that no living process here uses."""
+    waiting = [(view, file) for view in case if (file := left_over(view)) is not None]
+    if not waiting or not all(view.steady for view, _ in waiting):
+        return None
+    view, file = waiting[0]
+    ranks = [each.rank for each, _ in waiting]
+    loop = view.now.loop
+    asked = f" (`{loop.ways_out[0].text}`)" if loop is not None and len(loop.ways_out) == 1 else ""
+    elsewhere = on_shared(file)
+    return Finding(
+        "stale-file-lock",
+        Certainty.LIKELY,
+        f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'waits', 'wait')} until {file.path} is"
+        f" removed{words.at(view.where)}{asked}: the file was there before this job, and no living process"
+        f" {'of this machine ' if elsewhere else ''}has it open.",
+        fix=f"rm {file.path}, once nothing uses it any more; take a lock that ends with its process (fcntl.flock, or"
+        " filelock's FileLock) instead of one that is a file's existence",
+        victims=victims_of(case, ranks),
+        step=view.step,
+        evidence=tuple(looks_for(each) for each, _ in waiting[: words.SHOWN]),
+        stage=Stage.START,
+        awaited=tuple(ranks),
+    )
 
 
 def stale_file_lock(case: Case) -> Finding | None:

@@ -130,10 +130,16 @@ def test_of_a_job_that_has_ended_as_it_should_no_fault_is_to_be_told() -> None:
     assert score(played).outcome is Outcome.RIGHT
 
 
-@pytest.mark.parametrize("seed", [367, 2337, 2522, 40899])
+@pytest.mark.parametrize("seed", [367, 2337, 2522])
 def test_where_the_counts_do_not_tell_which_side_is_wrong_the_order_of_calls_may(seed: int) -> None:
     found = score(play(seed))
     assert (found.outcome, found.said) == (Outcome.RIGHT, "skipped-collective")
+
+
+def test_nobody_is_blamed_where_the_order_of_calls_may_be_a_swap_as_well() -> None:
+    """Six of eight left a call out; of what is recorded behind it both sides made the same calls, in another order."""
+    found = score(play(40899))
+    assert (found.outcome, found.said) == (Outcome.CAUSE, "skipped-collective")
 
 
 @pytest.mark.parametrize("seed", [40497, 41147])

@@ -18,6 +18,7 @@ from hangwatch.facts.processes.own_code import (
 )
 from hangwatch.facts.processes.own_locks import own_locks
 from hangwatch.facts.processes.pipes import awaits_its_own_input
+from hangwatch.facts.processes.polled import looks_for, polled
 from hangwatch.facts.processes.pools import taken_pool
 from hangwatch.facts.rank_end import error_at
 from hangwatch.model import Certainty, Status
@@ -135,6 +136,8 @@ def _polls(view: RankView) -> bool:
 def _polling(case: Case, stuck: list[RankView], waiting: str) -> Finding:
     ranks, first = [view.rank for view in stuck], stuck[0]
     here = words.at(first.where)
+    if names := _of_other_names(stuck):
+        return _looking(case, stuck, names, waiting)
     guarded = " under a condition on the rank," if first.now.guard == "rank" else ""
     others = case.name([0] if _awaits_rank_zero(case, stuck) else sorted(case.blocked))
     return Finding(
@@ -150,6 +153,31 @@ def _polling(case: Case, stuck: list[RankView], waiting: str) -> Finding:
             *ways_to_leave(first.now.loop),
             *(sentence for view in stuck[: words.SHOWN] for sentence in _evidence(case, view)),
         ),
+        status=status_of(case, stuck),
+        awaited=tuple(ranks),
+    )
+
+
+def _of_other_names(stuck: list[RankView]) -> str:
+    """`rank 1 for /data/a.pt and rank 2 for /data/b.pt`, where they look for files, of which each has its own."""
+    files = {view.rank: file for view in stuck if (file := polled(view)) is not None and not file.exists}
+    if len(files) < len(stuck) or len({file.path for file in files.values()}) < 2:
+        return ""
+    return words.listed(f"rank {rank} for {file.path}" for rank, file in [*files.items()][: words.SHOWN])
+
+
+def _looking(case: Case, stuck: list[RankView], names: str, waiting: str) -> Finding:
+    ranks, first = [view.rank for view in stuck], stuck[0]
+    return Finding(
+        "user-code-blocked",
+        Certainty.LIKELY,
+        f"{case.name(ranks, capital=True)} look for files of different names that are not there{words.at(first.where)}:"
+        f" {names}; {waiting}.",
+        fix="make the name alike on all ranks: hash() of a text, a time or a pid differs from process to process; or"
+        " broadcast the name from the rank that makes the file",
+        victims=tuple(case.ranks),
+        step=first.step,
+        evidence=tuple(sentence for view in stuck[: words.SHOWN] for sentence in _evidence(case, view)),
         status=status_of(case, stuck),
         awaited=tuple(ranks),
     )
@@ -193,6 +221,7 @@ def _for_the_ended(stuck: list[RankView]) -> str:
 
 def _evidence(case: Case, view: RankView) -> list[str]:
     found = [f"rank {view.rank} stands at {words.place(view.where)} and is in no collective"]
+    found += filter(None, (looks_for(view),))
     ended = _children_ended(view)
     found += [sentence for sentence, failed in ended if failed]  # what it waits for may have been lost with them
     if view.cpu is not None:

@@ -7,12 +7,10 @@ import threading
 import time
 from pathlib import Path
 
-import pytest
 from filelock import FileLock
 from torch.utils.file_baton import FileBaton
 
-from hangwatch_agent.rank import polled_lock
-from hangwatch_agent.rank.polled_lock import PolledLock, polled_path
+from hangwatch_agent.rank.polled_lock import polled_path
 
 
 def test_a_thread_that_waits_for_a_baton(tmp_path: Path) -> None:
@@ -47,11 +45,3 @@ def test_a_thread_that_waits_for_a_lock_of_filelock(tmp_path: Path) -> None:
 
 def test_a_thread_that_does_not(tmp_path: Path) -> None:
     assert polled_path(sys._getframe()) == polled_path(None) == ""
-
-
-def test_the_word_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = PolledLock(tmp_path)
-    for path, files in (("", 0), ("/data/lock", 1), ("/data/lock", 1), ("", 0)):
-        monkeypatch.setattr(polled_lock, "polled_path", lambda frame, path=path: path)
-        own.look()
-        assert [file.read_text() for file in tmp_path.iterdir()] == ["/data/lock"] * files

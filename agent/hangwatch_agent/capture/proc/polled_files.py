@@ -1,0 +1,66 @@
+"""The file for which a loop of a rank looks again and again: whether it is there, since when, and who has it open."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+
+from hangwatch.model import PolledFile
+from hangwatch_agent.capture.proc.descriptors import filesystem_of
+from hangwatch_agent.capture.proc.lock_table import holders, living
+from hangwatch_agent.shared import procfs
+from hangwatch_agent.shared.procfs import PROC
+
+MOST_ENTRIES = 2000  # of its folder that are looked at
+LONGEST = 4096  # characters of a path
+
+
+def polled_file(
+    pid: int,
+    told: Path,
+    since: float,
+    *,
+    proc: Path = PROC,
+    clock: Callable[[], float] = time.time,
+) -> PolledFile | None:
+    """What is known of the file whose path the rank `pid` has left in the file `told`; None for none. Never raises.
+
+    `since` is when the rank began, in seconds since 1970: files beside it that are older say nothing.
+    """
+    path = _path(told)
+    if not path:
+        return None
+    seen = proc / str(pid) / "root" / path.lstrip("/")  # in the rank's own mount namespace
+    filesystem = filesystem_of(pid, path, proc) or ""
+    try:
+        found = seen.stat()
+    except FileNotFoundError:
+        name, at = max(_beside(seen.parent, seen.name), key=lambda entry: entry[1], default=("", 0.0))
+        beside = (name, max(clock() - at, 0.0)) if at >= since else ("", 0.0)
+        return PolledFile(path, False, filesystem=filesystem, beside=beside[0], beside_age_s=beside[1])
+    except OSError:
+        return None
+    held = living(holders(found, pid, proc), pid, proc) is not None
+    return PolledFile(path, True, max(clock() - found.st_mtime, 0.0), held, filesystem)
+
+
+def _path(told: Path) -> str:
+    try:
+        path = procfs.read_text(told)[:LONGEST]
+    except OSError:
+        return ""
+    return path if path.startswith("/") and "\0" not in path else ""
+
+
+def _beside(folder: Path, name: str) -> Iterator[tuple[str, float]]:
+    """Files of the same ending in that folder, each with its time of change."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in islice(entries, MOST_ENTRIES):
+                if Path(entry.name).suffix == Path(name).suffix and entry.is_file(follow_symlinks=False):
+                    yield entry.name, entry.stat(follow_symlinks=False).st_mtime
+    except OSError:
+        return
