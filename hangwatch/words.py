@@ -114,12 +114,20 @@ def size(count: int) -> str:
     return f"{count} B" if unit == "B" else f"{value:.1f} {unit}" if value < 10 else f"{value:.0f} {unit}"
 
 
-def error(facts: ExceptionFacts | None, longest: int = 200) -> str:
+def error(facts: ExceptionFacts | None, longest: int = 240) -> str:
     """`ValueError: the first line of its message`, or the type alone; "" for none."""
     if facts is None:
         return ""
-    message = IN_SOURCE.sub("", facts.message.strip().partition("\n")[0])[:longest]
+    message = shortened(IN_SOURCE.sub("", facts.message.strip().partition("\n")[0]), longest)
     return f"{facts.type}: {message}" if message else facts.type
+
+
+def shortened(text: str, longest: int) -> str:
+    """At most so many characters, and then `...` behind the last whole word."""
+    if len(text) <= longest:
+        return text
+    start, space, _ = text[:longest].rpartition(" ")
+    return f"{start if space else text[:longest]} ..."
 
 
 def ended(exit_code: int | None) -> str:

@@ -40,9 +40,11 @@ from hangwatch.rules.start.rendezvous_port_conflict import port_conflict
 from hangwatch.rules.start.rendezvous_unreachable_master import unreachable_master
 from hangwatch.rules.start.stale_file_lock import left_over_file, stale_file_lock
 from hangwatch.rules.step.collective_mismatch import aborted_by_a_peers_size, collective_mismatch
+from hangwatch.rules.step.collective_mismatch.at_one_place import unlike_sizes_at_one_place
 from hangwatch.rules.step.collective_mismatch.two_roles import counted_otherwise
 from hangwatch.rules.step.collective_mismatch.uneven_exchange import aborted_by_its_splits, aborted_in_an_exchange
 from hangwatch.rules.step.collective_mismatch.unlike_broadcast import aborted_in_a_broadcast
+from hangwatch.rules.step.collective_mismatch.unlike_models import unlike_models
 from hangwatch.rules.step.compile_skew import compile_skew
 from hangwatch.rules.step.concurrent_collectives import mispaired_with_the_main_thread
 from hangwatch.rules.step.data_dependent_graph import ended_without_gradients
@@ -141,6 +143,8 @@ ORDER: tuple[Rule, ...] = (
     began_anew_before,
     gave_up_on_a_key,
     came_too_late,
+    unlike_models,
+    unlike_sizes_at_one_place,
     reason_not_known,
     lost_peers,
     rank_died,

@@ -41,6 +41,12 @@ def test_ranges_plurals_steps_and_places() -> None:
     assert words.listed(["a", "b", "c"]) == "a, b and c"
 
 
+def test_a_long_message_is_cut_between_words_and_says_so() -> None:
+    assert words.shortened("a checkpoint file", 17) == "a checkpoint file"
+    assert words.shortened("a checkpoint file", 16) == "a checkpoint ..."
+    assert words.shortened("checkpoint", 4) == "chec ..."
+
+
 def test_an_error_does_not_say_where_in_torchs_own_sources_it_was_made() -> None:
     sources = "/__w/pytorch/pytorch/third_party/gloo/gloo/"
     for made in (f"[{sources}transport/tcp/pair.cc:553] ", f"[enforce fail at {sources}alltoallv.cc:138] "):

@@ -12,7 +12,7 @@ from hangwatch.stacks.activity import Doing, Within
 
 FAR_LONGER = 30.0  # times the slowest recent step; a step of another shape or size takes some times as long, not that
 _SHORT_S = 0.1  # below it a duration is told as "0.1 s": the record is no finer
-_STEPS = 8  # that must have come through, for their slowest one to tell what is usual
+_STEPS = 4  # that must have come through, for their slowest one to tell what is usual; one of them may warm up
 _ONCE = frozenset({Within.CHECKPOINT, Within.COMPILE, Within.IMPORT})  # what one step does, and others do not
 
 

@@ -25,6 +25,23 @@ SOURCE = textwrap.dedent("""
         for shard in shards:
             rows = parse(shard)                 # in a generator
             yield from rows
+    def triples(users):
+        for user in users:
+            if user.new:
+                greet(user)                     # of some items
+            other = draw(user)                  # of each item
+            while other in seen[user]:
+                other = draw(user)              # again for an item
+            yield user, other
+        farewell()                              # behind the items
+    def filtered(rows):
+        for row in rows:
+            value = parse(row)                  # of what is not given
+            if value:
+                yield value
+    class Images:
+        def __getitem__(self, index):
+            return decode(index)                # a sample
     @lru_cache
     def table():
         return build()                          # cached
@@ -60,7 +77,17 @@ def at(*names: str) -> list[tuple[Frame, ast.Module]]:
 
 @pytest.mark.parametrize(
     "stack",
-    [("backward",), ("clip",), ("inner", "clip"), ("tried",), ("step",), ("in a function", "step")],
+    [
+        ("backward",),
+        ("clip",),
+        ("inner", "clip"),
+        ("tried",),
+        ("step",),
+        ("in a function", "step"),
+        ("of each item", "asks for an item"),
+        ("again for an item", "asks for an item"),
+        ("a sample", "asks for an item"),
+    ],
 )
 def test_what_each_turn_comes_to(stack: tuple[str, ...]) -> None:
     (outermost, _), *_ = at(stack[-1])
@@ -78,6 +105,10 @@ def test_what_each_turn_comes_to(stack: tuple[str, ...]) -> None:
         ("one of two",),
         ("after a return", "clip"),
         ("in a generator", "asks for an item"),
+        ("of some items", "asks for an item"),
+        ("behind the items", "asks for an item"),
+        ("of what is not given", "asks for an item"),
+        ("in a function", "asks for an item"),
         ("in a generator", "clip"),
         ("cached", "of the table"),
         ("in a function",),

@@ -258,7 +258,11 @@ class LoaderHook:
         self._inside = current
         self._board.words[b.W_LOADER] = current.slot.index
         if not current.asked:
-            current.slot.ask(current)
+            steps = self._context.steps
+            looked = current.slot.ask(current)
+            if looked is not None and looked.training and steps.source == BY_LOADER and steps.count == looked.steps + 1:
+                steps.take_back(looked.steps)
+            current.steps = steps.count
             self._publish()
 
     def _digest(self, current: Pass, index: Any) -> None:

@@ -33,6 +33,8 @@ class Pass:
         self.drawn = 0
         self.open = True
         self.asked = False  # for a batch
+        self.steps = 0  # that the rank had begun by then
+        self.calls = 0  # that it had made by then
         self.kept = False  # its loader holds the iterator: for persistent workers, or to save its state
         self.ahead = 0  # batches that are drawn, but not worked on yet, while a step is made
         self.first_drawn_at: tuple[CodeType, int] | None = None  # the instruction that drew batch 0
@@ -131,17 +133,33 @@ class LoaderSlot:
         if self._epoch < 0:
             self.facts["first_epoch"] = integer(own(_sampler(loader, iterator), "epoch"))
 
-    def ask(self, current: Pass) -> None:
-        """The first batch of a pass is asked for; the pass before it, if it is still open, has been left."""
+    def ask(self, current: Pass) -> Pass | None:
+        """The first batch of a pass is asked for; the pass before it, if it is still open, has been left.
+
+        Returns that one if it was a look into the data before the training, and no epoch: it is not counted.
+        """
         current.asked = True
-        if self._pass is not None and self._pass.open:
-            self.end(self._pass, exhausted=False)
+        words, before = self.board.words, self._pass
+        current.calls = words[b.W_CALLS_WRITTEN]
+        if before is not None and before.open:
+            self.end(before, exhausted=False)
+        looked = before is not None and self._only_looked(before)
+        if looked:
+            for name in ("drawn_per_epoch", "exhausted_per_epoch"):
+                self.facts[name] = self.facts[name][:-1]
+            self._epoch -= 1
         self._pass = current
         self._epoch += 1
         current.epoch = self._epoch
-        words = self.board.words
         words[self.epoch_at], words[self.drawn_at] = self._epoch, current.drawn
         words[self.flags_at] &= ~(b.F_EXHAUSTED | b.F_LEFT)
+        return before if looked else None
+
+    def _only_looked(self, before: Pass) -> bool:
+        """`next(iter(loader))`, say, to print a shape: one batch, for which nothing was computed and nothing called."""
+        words = self.board.words
+        began = words[b.W_FORWARDS] or words[b.W_OPTIMIZER_STEPS] or words[b.W_CALLS_WRITTEN] != before.calls
+        return before.drawn == 1 and not began and self.facts["exhausted_per_epoch"][-1:] == [False]
 
     def learn(self, iterator: Any) -> bool:
         """Take up what torch's samplers have asked the dataset meanwhile. Whether that is news."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from hangwatch import words
@@ -25,6 +26,8 @@ from hangwatch.rules.turns import left_after_fewer_turns
 from hangwatch.stacks.activity import Doing, Within
 from hangwatch.stacks.frames import origin, user_frame
 
+_NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
+
 
 def exception_on_one_rank(case: Case) -> Finding | None:
     """A rank raised an error of its own, and no longer takes part."""
@@ -39,13 +42,18 @@ def exception_on_one_rank(case: Case) -> Finding | None:
         alike = [other.rank for other, each in raised if _is_alike(each, error)]
         if len(alike) == len(case.ranks) > 1:
             return _of_all(case, alike, error)
-        same = [other for other, each in raised if _is_alike(each, error) and each.message == error.message]
+        same = [other for other, each in raised if _is_alike(each, error) and _text(each) == _text(error)]
         return _recorded(case, same, error, [other.rank for other, _ in raised if other not in same])
     return _hidden(case)
 
 
 def _is_alike(one: ExceptionFacts, other: ExceptionFacts) -> bool:
     return one.type == other.type and user_frame(one.frames) == user_frame(other.frames)
+
+
+def _text(error: ExceptionFacts) -> str:
+    """Its message without what is each rank's own: numbers and addresses."""
+    return _NUMBERS.sub("#", error.message)
 
 
 def _of_all(case: Case, ranks: list[int], error: ExceptionFacts) -> Finding:
@@ -219,7 +227,9 @@ def _recorded(case: Case, views: list[RankView], error: ExceptionFacts, later: l
         culprits=case.culprits(ranks, where),
         victims=waiting,
         step=first.step,
-        evidence=tuple(f"rank {rank} recorded {text}{words.at(where)}" for rank in ranks[: words.SHOWN]),
+        evidence=tuple(
+            f"rank {view.rank} recorded {error_at(own_error(view) or error)}" for view in views[: words.SHOWN]
+        ),
         details=(f"{case.name(later, capital=True)} raised errors after {it}.",) if later else (),
         status=Status.FAILED if first.dead and len(waiting) < len(living) else None,
     )

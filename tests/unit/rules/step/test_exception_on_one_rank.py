@@ -38,13 +38,15 @@ def test_of_two_errors_the_first_is_to_blame() -> None:
     assert blamed_ranks(diagnose(snapshot)) == [1]
 
 
-@pytest.mark.parametrize(("message", "blamed"), [("no data", [1, 2]), ("bad sample 7", [1])])
+@pytest.mark.parametrize(("message", "blamed"), [("no sample 7", [1, 2]), ("no sample 40", [1, 2]), ("bad", [1])])
 def test_ranks_that_raise_one_error_each_by_itself_are_blamed_together(message: str, blamed: list[int]) -> None:
     """An error with other words at that line is another one: it may follow from the first."""
-    snapshot = changed(world(STEP * 5, STEP * 4, STEP * 4), 1, with_error(error("no data", fatal=True)))
+    snapshot = changed(world(STEP * 5, STEP * 4, STEP * 4), 1, with_error(error("no sample 7", fatal=True)))
     snapshot = changed(snapshot, 2, with_error(error(message, fatal=True, at=5.1)))
     judgement = diagnose(snapshot)
     assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("exception-on-one-rank", blamed)
+    own = [each for each in judgement.verdict.evidence if each.startswith(f"rank {blamed[-1]} recorded ")]
+    assert (message if blamed == [1, 2] else "no sample 7") in own[0]
     later = [] if blamed == [1, 2] else ["Rank 2 raised errors after it."]
     assert [each for each in judgement.verdict.details if "raised errors" in each] == later
 

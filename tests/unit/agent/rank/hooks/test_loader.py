@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _SingleProcessDataLoaderIter
 
 from hangwatch.model import EPOCHS_KEPT, Phase
+from hangwatch_agent.board import layout as b
 from hangwatch_agent.rank.hooks.loader import LoaderHook
 from tests.unit.agent.rank.hooks.conftest import Watched
 
@@ -344,6 +345,32 @@ def test_a_batch_that_was_looked_at_before_the_loop_is_no_training(
     assert (reading.progress.epoch, reading.progress.batch, reading.progress.step) == (1, 2, 5)
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_batch_of_the_training_loader_that_was_looked_at_is_no_epoch(
+    watched: Watched, hook: LoaderHook, kept: bool
+) -> None:
+    loader = DataLoader(Numbers(3))
+    shown = iter(loader)
+    next(shown)
+    if not kept:
+        del shown
+    for epoch in range(2):
+        for _ in loader:
+            assert watched.reading.progress.epoch == epoch
+            optimizer_step(watched)
+    assert (watched.loader.epoch, watched.loader.drawn_per_epoch) == (1, (3, 3))
+    assert watched.steps == [(0, 0, 0), (1, 0, 1), (2, 0, 2), (3, 1, 0), (4, 1, 1), (5, 1, 2)]
+
+
+def test_a_pass_of_one_batch_with_work_in_it_is_an_epoch(watched: Watched, hook: LoaderHook) -> None:
+    loader = DataLoader(Numbers(3))
+    for _ in range(2):
+        next(iter(loader))
+        watched.context.board.words[b.W_FORWARDS] += 1
+    next(iter(loader))
+    assert (watched.loader.epoch, watched.loader.drawn_per_epoch) == (2, (1, 1, 1))
+
+
 def test_the_loader_given_to_attach_is_the_training_loader(watched: Watched, hook: LoaderHook) -> None:
     training, other = DataLoader(Numbers(3)), DataLoader(Numbers(2))
     hook.declare([training, [1, 2]])
@@ -366,6 +393,7 @@ def test_more_loaders_than_the_board_has_slots(watched: Watched, hook: LoaderHoo
 def test_workers_and_a_persistent_iterator_that_is_left(watched: Watched, hook: LoaderHook) -> None:
     loader = DataLoader(Numbers(8), num_workers=1, persistent_workers=True)
     for _ in loader:
+        watched.context.board.words[b.W_FORWARDS] += 1
         hook.look_for_left()
         assert not watched.loader.left
         break
