@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from hangwatch.model import Collective, ExceptionFacts, Frame, LoaderFacts, StepName
 
+LONGEST = 240  # characters of a message that are told
 SHOWN = 8  # of a list, before "and N more": longer lists are not read
 IN_SOURCE = re.compile(
     r"^\[(?:enforce fail at )?\S+\.(cc|cpp|h|hpp):\d+\] "
@@ -114,7 +115,7 @@ def size(count: int) -> str:
     return f"{count} B" if unit == "B" else f"{value:.1f} {unit}" if value < 10 else f"{value:.0f} {unit}"
 
 
-def error(facts: ExceptionFacts | None, longest: int = 240) -> str:
+def error(facts: ExceptionFacts | None, longest: int = LONGEST) -> str:
     """`ValueError: the first line of its message`, or the type alone; "" for none."""
     if facts is None:
         return ""

@@ -97,7 +97,7 @@ class LoaderFacts:
     length: int | None
     epoch: int = -1
     drawn: int = 0
-    resumed_at: int = 0  # batches of this epoch that its iterator passed over: a stateful loader's, from a checkpoint
+    resumed_at: int = 0  # batches of this epoch that its iterator passed over, in a training that was resumed
     exhausted: bool = False
     left: bool = False
     inside_next: bool = False

@@ -199,11 +199,16 @@ class Feeding:
         return bool(self.busy or self.dead)
 
     @property
+    def gave_nothing(self) -> bool:
+        """No batch has come of the loader yet: what its workers have sent was no batch, but their state, say."""
+        return self.loader is not None and not self.loader.drawn and not any(self.loader.drawn_per_epoch)
+
+    @property
     def inherited(self) -> bool:
         """Every worker was forked, has never delivered a batch, and waits for a lock of its own process."""
         return bool(self.busy) and all(
             worker.waits_for_lock
-            and not worker.delivered
+            and (not worker.delivered or self.gave_nothing)
             and worker.forked_from(self.view.evidence.process, self.loader)
             for worker in self.busy
         )

@@ -31,6 +31,7 @@ from hangwatch.model import Certainty, LoopFacts, Status, StepName
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.another_loop import ended_the_loop
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.resumed import FIX_RESUMED, resumed_later
 from hangwatch.rules.turns import left_after_fewer_turns
 from hangwatch.stacks.frames import user_frame
 
@@ -46,15 +47,17 @@ def early_exit(case: Case) -> Finding | None:
     loop = loop_of_the_others(case, left)
     if loop is not None and loop.swallows is not None and not loop.leaves:
         return None  # the source shows no way out but an error
-    one = len(left) == 1
+    its = "its" if len(left) == 1 else "their"
     where = case.usual_place(left)
     first = case.ranks[left[0]]
+    resumed = resumed_later(case, uneven)
     witnesses, or_error = _left_with_data(case, uneven, left), _by_an_error(case, left)
     return Finding(
         "early-exit",
         Certainty.LIKELY if or_error else case.weigh(witnesses),
         f"{case.name(left, capital=True)} left the training loop after"
-        f" {_until_then(first, uneven, 'its' if one else 'their')}{now_at(case, left, where)}; the others went on.",
+        f" {_until_then(first, uneven, its)}{resumed}{now_at(case, left, where)}; the others went on.",
+        fix=FIX_RESUMED if resumed else "",
         culprits=case.culprits_at(left, at_its_loader),
         step=first.step if is_fed(first, uneven) else _batch_left(first, uneven),
         evidence=_ways_out_of(case, left, loop),

@@ -16,6 +16,7 @@ from hangwatch.facts.data.batches import (
     forwards,
     now_at,
     resumed_earlier,
+    runs_below_a_package,
 )
 from hangwatch.facts.differences.other_loaders import uneven_elsewhere, uneven_still
 from hangwatch.facts.differences.parting import counted, parting
@@ -28,6 +29,7 @@ from hangwatch.ranks.sides import by_value, odd_of
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.another_loop import FIX, ended_the_loop
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.resumed import FIX_RESUMED, resumed_later
 from hangwatch.rules.turns import left_after_fewer_turns
 from hangwatch.stacks.frames import user_frame
 
@@ -36,15 +38,15 @@ _FIX_IN_JOIN = (
     " number of batches: DistributedSampler(..., drop_last=True)"
 )
 
-_FIX_RESUMED = (
-    "go on from one batch on every rank: agree on the step of the checkpoint (all_reduce with MIN) and load that one on"
-    " all of them, and count a checkpoint only once all ranks have written theirs"
-)
 
 # Where DDP makes none of the calls: Join stands in for nothing there.
 _FIX_SIZES = (
     "use one batch size on every rank, or give each rank a share of the samples that fits its own, and as many batches"
     " for each optimizer step"
+)
+_OF_A_STREAM = (
+    "a dataset that is a stream divides itself, so agree on the smallest count first (all_reduce of it with"
+    " op=dist.ReduceOp.MIN) and end each rank's share there, or repeat samples up to the largest one"
 )
 TORCHS_SAMPLERS = frozenset(
     {
@@ -78,10 +80,7 @@ def uneven_steps(case: Case) -> Finding | None:
     one = len(short) == 1
     total = f"{'' if _is_total(case, uneven) else 'at least '}{words.plural(_total(case, uneven), 'batch')}"
     sizes, resumed = _batch_sizes(case, uneven), resumed_earlier(case, uneven)
-    before = ""
     witnesses = _as_facts(case, uneven)
-    if resumed:
-        before = f" (which {'it' if one else 'they'} had resumed at a later batch than {case.name(resumed)})"
     if resumed and len(resumed) < len(short):
         culprits = resumed
         witnesses = (*witnesses, Witness(Kind.MAJORITY, f"most ranks resumed at a later batch: {case.name(short)}"))
@@ -89,8 +88,8 @@ def uneven_steps(case: Case) -> Finding | None:
         "uneven-steps",
         case.weigh(witnesses) if culprits is short else Certainty.LIKELY,
         f"{case.name(short, capital=True)} ran out of data: {'it' if one else 'they'} drew {_as_many(uneven)} of"
-        f" {total} in epoch {uneven.epoch}{before}{tail}.",
-        fix=_FIX_RESUMED if resumed else _fix(case, culprits, sizes),
+        f" {total} in epoch {uneven.epoch}{resumed_later(case, uneven)}{tail}.",
+        fix=FIX_RESUMED if resumed else _fix(case, culprits, sizes),
         culprits=case.culprits_at(culprits, at_its_loader),
         step=StepName(uneven.epoch, uneven.fewest, _step_of(first, uneven)),
         evidence=(*((sizes,) if sizes else ()), *_from(case, short)),
@@ -157,7 +156,20 @@ def _fix(case: Case, culprits: tuple[int, ...], sizes: str) -> str:
         return _FIX_IN_JOIN
     if sizes:
         return _FIX_SIZES
-    return "" if any(map(forwards, case)) else FIX
+    if not any(map(forwards, case)):
+        return FIX
+    streamed, of_package = any(_streams(case.ranks[rank]) for rank in culprits), runs_below_a_package(case, culprits)
+    if not streamed and not of_package:
+        return ""
+    same = _OF_A_STREAM if streamed else "DistributedSampler(..., drop_last=True), or pad the last one"
+    join = "" if of_package else ", or wrap the loop in `with Join([model]):`"
+    return f"give every rank the same number of batches: {same}{join}"
+
+
+def _streams(view: RankView) -> bool:
+    """Its dataset is an iterable one, which no sampler divides among the ranks: it does so itself."""
+    loader = view.loader
+    return loader is not None and bool(loader.dataset) and not loader.sampler and loader.dataset_length is None
 
 
 def _in_join(view: RankView) -> bool:

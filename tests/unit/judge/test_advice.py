@@ -32,6 +32,11 @@ def verdict_of(name: str) -> Verdict:
         ("tracker-server-never-answers", "see why 127.0.0.1:18377 does not answer"),
         ("p36-pack-shards", "see why its loop does not end (`while not dst.exists()`)"),
         ("pool-process-ended-by-the-kernel", "concurrent.futures.ProcessPoolExecutor"),
+        ("callback-for-the-main-process-alone", "take the check of the rank alone out of the condition at hooks.py:12"),
+        ("state-dict-behind-a-return", "put the `return` at export.py:11 behind it"),
+        ("stream-that-divides-its-files", "a dataset that is a stream divides itself"),
+        ("trainer-resumed-on-one-rank", "go on from one batch on every rank"),
+        ("models-of-unlike-shape", "build the same model on every rank"),
         ("gallery-blocked-on-lock", "see why that thread does not let go"),
     ],
 )

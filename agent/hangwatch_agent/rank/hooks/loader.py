@@ -121,7 +121,7 @@ class LoaderHook:
         self._asked[id(loader)] = int(found)
         for slot in self.slots:
             if slot.is_of(loader) and slot.facts["length"] is None:
-                slot.facts["length"] = int(found)
+                slot.facts["length"] = int(found) + slot.skipped
                 self._publish()
 
     def _next(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -85,6 +85,7 @@ class LoaderSlot:
         self.training = False
         self.steps_before = -1  # how many steps there were before this loader's first, -1 while it has none
         self.facts: dict[str, Any] = {"index": index, "length": None, "drawn_per_epoch": [], "exhausted_per_epoch": []}
+        self.skipped = 0  # batches that its newest iterator passes over, and its length leaves out
         self._epoch = -1
         self._finished = 0
         self._loader: weakref.ref[Any] | None = None
@@ -127,6 +128,7 @@ class LoaderSlot:
         self._newest = current
         current.kept = bool(own(iterator, "_persistent_workers")) or own(loader, "_iterator") is iterator
         self._loader = weakref.ref(loader) if loader is not None else None
+        self.skipped = _skipped(own(iterator, "_index_sampler"))
         self.take_part(bool(current.training))
         # Facts of a loader never change, except for its workers and the sampler that a framework may put in its place.
         self.facts |= describe(loader, iterator, self.asked.get(id(loader))) | {"where": _frame(where)}
@@ -216,11 +218,12 @@ def describe(loader: Any, iterator: Any, asked: int | None = None) -> dict[str, 
         if dataset_length is None and own(sampler, "data_source") is dataset:
             dataset_length = told
     in_batches = batches(index_sampler, samples) if index_sampler is not sampler else samples
-    known = asked if in_batches is None else in_batches
+    skipped = _skipped(index_sampler)
+    known = in_batches if asked is None or in_batches is not None else asked + skipped
     workers = own(iterator, "_workers", ())
     return {
         "length": known if indexed else _asked_length(loader),
-        "resumed_at": (integer(own(iterator, "_num_yielded")) or 0) if loader is not None else 0,
+        "resumed_at": (skipped or integer(own(iterator, "_num_yielded")) or 0) if loader is not None else 0,
         "num_workers": int(own(loader, "num_workers", own(iterator, "_num_workers", 0)) or 0),
         "worker_pids": [worker.pid for worker in workers[:MOST_WORKERS]],
         "dataset": type(dataset).__name__,
@@ -236,6 +239,11 @@ def describe(loader: Any, iterator: Any, asked: int | None = None) -> dict[str, 
         "start_method": _start_method(loader),
         "timeout_s": float(own(loader, "timeout", own(iterator, "_timeout", 0)) or 0),
     }
+
+
+def _skipped(index_sampler: Any) -> int:
+    """Batches that Accelerate's sampler passes over in a training that was resumed: its length is without them."""
+    return integer(own(index_sampler, "skip_batches")) or 0
 
 
 def dataset_of(loader: Any, iterator: Any) -> Any:

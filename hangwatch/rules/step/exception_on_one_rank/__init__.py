@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from hangwatch import words
@@ -12,6 +13,7 @@ from hangwatch.facts.calls.shifted_calls import Shifted, shifted
 from hangwatch.facts.case import Case
 from hangwatch.facts.data.batches import drawn_words, first_uneven, loop_of_the_others, now_at
 from hangwatch.facts.differences.caught_errors import last_caught
+from hangwatch.facts.processes.gathered_errors import gathered
 from hangwatch.facts.processes.leaving import awaited_threads, keeps_its_process
 from hangwatch.facts.processes.loader_errors import as_raised, loader_error
 from hangwatch.facts.processes.locks import held_lock
@@ -39,6 +41,8 @@ def exception_on_one_rank(case: Case) -> Finding | None:
     )
     if raised and told:
         _, error = min(raised, key=lambda pair: (pair[1].at or float("inf"), pair[0].rank))
+        if failed := {rank: text for rank, text in gathered(error).items() if rank in case.ranks}:
+            return _gathered(case, failed, error)
         alike = [other.rank for other, each in raised if _is_alike(each, error)]
         if len(alike) == len(case.ranks) > 1:
             return _of_all(case, alike, error)
@@ -54,6 +58,27 @@ def _is_alike(one: ExceptionFacts, other: ExceptionFacts) -> bool:
 def _text(error: ExceptionFacts) -> str:
     """Its message without what is each rank's own: numbers and addresses."""
     return _NUMBERS.sub("#", error.message)
+
+
+def _gathered(case: Case, failed: Mapping[int, str], error: ExceptionFacts) -> Finding:
+    """Each of these ranks failed by itself in its part of a call, and torch raised that on all of them."""
+    where, text = user_frame(error.frames), words.shortened(next(iter(failed.values())), words.LONGEST)
+    others = [rank for rank in case.ranks if rank not in failed]
+    everywhere = f"; torch raised it on {case.name(others)} as well" if others else ""
+    return Finding(
+        "exception-on-one-rank",
+        Certainty.PROVEN,
+        f"{case.name(failed, capital=True)} failed with {text.removesuffix('.')}{words.at(where)}{everywhere}.",
+        fix=f"mend what raised it there{words.at(where)}",
+        culprits=case.culprits(failed, where),
+        victims=tuple(others),
+        step=case.furthest_step(case.ranks),
+        evidence=tuple(
+            f"torch gathered from rank {rank}: {words.shortened(text, words.LONGEST)}"
+            for rank, text in list(failed.items())[: words.SHOWN]
+        ),
+        status=case.failed_status,
+    )
 
 
 def _of_all(case: Case, ranks: list[int], error: ExceptionFacts) -> Finding:

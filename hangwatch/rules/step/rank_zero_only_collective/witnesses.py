@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from hangwatch import words
@@ -12,6 +13,9 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Collective, Frame
 from hangwatch.ranks.sides import spread
+
+_TURNS_BACK = re.compile(r": (return|continue|break|raise)\b")
+_COMPOUND = re.compile(r"\b(and|or)\b")
 
 
 def alone_at(case: Case, what: str, where: str, who: str = "rank") -> Witness:
@@ -69,11 +73,21 @@ def call_on_every_rank(way: Bypass | None, *, through_ddp: bool = False) -> str:
             f"make that call on every rank: take it out of the function below `{way.text}` ({words.place(way.where)})"
         )
     if way.asks == "rank":
-        return f"make that call on every rank: take it out of the condition at {words.place(way.where)}"
+        return f"make that call on every rank: {_past_the_check(way)}"
     return (
         f"let all ranks answer the condition at {words.place(way.where)} alike: reduce or broadcast what it asks for"
         " before it; or make that call on every rank"
     )
+
+
+def _past_the_check(way: Bypass) -> str:
+    """Where else than the rank a condition asks for something, that has to stay."""
+    place = words.place(way.where)
+    if (turned := _TURNS_BACK.search(way.text)) is not None:
+        return f"put the `{turned[1]}` at {place} behind it"
+    if _COMPOUND.search(way.text):
+        return f"take the check of the rank alone out of the condition at {place}, and keep the rest"
+    return f"take it out of the condition at {place}"
 
 
 def do_not_call(case: Case, alone: Sequence[int], *, inside: bool) -> str:

@@ -42,7 +42,7 @@ def test_a_call_of_one_rank_under_a_rank_guard() -> None:
     ]
     guard = "`if not trainer.is_global_zero: return` (train.py:29)"
     assert f"which rank 1 never made: it is behind {guard}; since then their calls are mispaired" in verdict.summary
-    assert verdict.fix == "make that call on every rank: take it out of the condition at train.py:29"
+    assert verdict.fix == "make that call on every rank: put the `return` at train.py:29 behind it"
     assert any("is_global_zero" in sentence for sentence in verdict.evidence)
 
 

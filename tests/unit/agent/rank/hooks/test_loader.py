@@ -557,6 +557,24 @@ def test_len_of_a_loader_is_noted_before_its_first_pass(watched: Watched, hook: 
     assert hook._asked == {}
 
 
+class Skipping(Asking):
+    """As Accelerate's, in a training that goes on from a checkpoint."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.skip_batches = 2
+
+
+@pytest.mark.parametrize("asked_before", [True, False])
+def test_batches_that_a_resumed_training_passes_over(watched: Watched, hook: LoaderHook, asked_before: bool) -> None:
+    loader = DataLoader(Numbers(3), batch_sampler=Skipping())
+    if asked_before:
+        assert len(loader) == 3
+    next(iter(loader))
+    assert len(loader) == 3
+    assert (watched.loader.resumed_at, watched.loader.length) == (2, 5)
+
+
 AHEAD = """
 def ahead(loader):
     batches = iter(loader)
