@@ -161,6 +161,26 @@ def test_a_line_with_several_peers_has_no_usual_one(tmp_path: Path) -> None:
     assert "earlier calls" not in found.summary
 
 
+def server(turn: tuple[int, ...], kind: str) -> JobDumps:
+    """Rank 0 exchanges a message with each other one in turn, from one line; in the last round with those of `turn`."""
+    own = [Call(kind, 410, 32, peer=peer) for peer in (1, 2, 3) * 4 + turn]
+    other = "recv" if kind == "send" else "send"
+    programs: dict[int, list[Step]] = {0: [*own, Sync()]}
+    for rank in (1, 2, 3):
+        programs[rank] = [*[Call(other, 400, 32, peer=0)] * 5, Sync()]
+    return JobDumps(programs)
+
+
+@pytest.mark.parametrize(("kind", "to"), [("send", "sends to"), ("recv", "receives from")])
+def test_a_line_that_took_its_peers_in_turn_left_one_out(kind: str, to: str, tmp_path: Path) -> None:
+    """The message to the wrong peer was received, as that peer's own; it waits with the next one."""
+    found = verdict(server((1, 3, 3), kind), tmp_path)
+    assert blamed(found) == [0]
+    assert f"Rank 0 {to} rank 3 in the default group (train.py:410), where its earlier calls took" in found.summary
+    assert "rank 2 was next" in found.summary
+    assert "and rank 2 waits" in found.summary
+
+
 def test_a_stage_that_stopped_is_named_and_not_the_one_before(tmp_path: Path) -> None:
     found = verdict(pipe({2: pipeline(2, 2)[:-1]}), tmp_path)
     assert blamed(found) == [2]
