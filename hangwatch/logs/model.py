@@ -62,6 +62,7 @@ class Fault(StrEnum):
     DUPLICATE = "duplicate"  # two ranks on one GPU
     CUDA = "cuda"  # an error of the rank's own device or driver
     MEMORY = "memory"  # shared memory of the host
+    LIMIT = "limit"  # of what a process may have on its host: files, threads, memory
     UNLIKE = "unlike"  # the two ends do not speak alike, as different versions of NCCL do
     NETWORK = "network"
     PEER = "peer"  # the other end closed the connection: its process has ended, or never was there
