@@ -205,12 +205,12 @@ def reaped(logs: Logs) -> Reaped | None:
 
 
 def nameless_end(logs: Logs) -> Judgement | None:
-    """The verdict where torchrun says that its processes failed, and one traceback without a rank tells why."""
+    """The verdict where a launcher says that its processes failed, and one traceback without a rank tells why."""
     raised = _only_nameless(logs)
     if raised is None or not logs.group_failed or failures(logs) or brought_down(raised.text):
         return None
     end = Failure(-1, text=raised.text, where=raised.where)
-    said = "torchrun says that its processes failed; no line tells which of them raised this"
+    said = "the launcher says that its processes failed; no line tells which of them raised this"
     return _of_one(end, "A process of this job", Culprit(None, where=end.where), said, logs)
 
 

@@ -147,6 +147,17 @@ class Task:
     late: bool = False
 
 
+@dataclass(frozen=True)
+class DeadWorker:
+    """A worker of Ray that died, by pid (None where it is not told) and address, and why if Ray knows."""
+
+    pid: int | None
+    host: str
+    of_memory: bool = False
+    used: str = ""  # memory, in Ray's words
+    rank: int | None = None
+
+
 @dataclass
 class Pod:
     """A container of a pod of Kubernetes, as it stands now (`state`) and as it has ended last."""
@@ -156,6 +167,7 @@ class Pod:
     container: str = ""  # "" of the pod as a whole, or where no line tells
     state: str = ""  # Running, Waiting, Terminated
     reason: str = ""  # of the pod as a whole
+    message: str = ""  # on its eviction
     reasons: dict[bool, str] = field(default_factory=dict)  # of what is now (True), and of the last end
     codes: dict[bool, int] = field(default_factory=dict)
 
@@ -226,6 +238,13 @@ class Logs:
     reaped: dict[str, Reaped] = field(default_factory=dict)  # by launcher and process
     tasks: dict[int, Task] = field(default_factory=dict)  # tasks of Slurm that ended, by their numbers
     pods: dict[tuple[str, str], Pod] = field(default_factory=dict)  # by names of pod and container
+    killed: set[int | None] = field(
+        default_factory=set
+    )  # ranks of logs that end with a shell's "Killed"; None: unknown
+    unreached: dict[str, None] = field(default_factory=dict)  # addresses of stores that refused a connection, and why
+    silent_nodes: dict[str, None] = field(default_factory=dict)  # whose launchers could not send a heartbeat
+    lost_store: dict[int, str] = field(default_factory=dict)  # by rank the address of the store that it lost
+    dead_workers: list[DeadWorker] = field(default_factory=list)
     out_of_memory: dict[str, None] = field(default_factory=dict)  # steps of Slurm in which a process was killed for it
     labelled_tasks: set[int] = field(default_factory=set)  # those of which lines have srun's label
     of_tasks: Logs | None = None  # what lines with srun's label say; its ranks are the numbers of tasks
@@ -247,7 +266,7 @@ class Logs:
     nameless: dict[Raised, None] = field(default_factory=dict)  # tracebacks of which no line tells the rank
     nameless_in: dict[Path, Raised] = field(default_factory=dict)  # the last one of each file
     named_in: dict[Path, set[int]] = field(default_factory=dict)  # the ranks that torch's prefixes name in each file
-    group_failed: bool = False  # torchrun's agent says that its processes failed
+    group_failed: bool = False  # a launcher that names no rank says that its processes failed
     unused: dict[Path, int] = field(default_factory=dict)  # texts without a line of use, and how many lines they have
     earlier: Logs | None = None  # of the attempt before the last one
     taken_down: set[int] = field(default_factory=set)  # ranks that torch's watchdog ended for a call that failed

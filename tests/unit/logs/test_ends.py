@@ -331,3 +331,23 @@ def test_what_a_collector_of_logs_has_put_into_records_is_taken_out_of_them(key:
     assert told(tmp_path, *records) == told(tmp_path, trace(3))
     assert named(told(tmp_path, *(record[:-2] for record in records), trace(3))) == [3]  # records that are cut off
     assert named(told(tmp_path, '{"line":' * 2000, trace(3))) == [3]  # and one that is none
+
+
+def test_a_launcher_that_names_no_rank_says_that_its_process_failed(tmp_path: Path) -> None:
+    """As that of accelerate, by the exit status of the one process that it has started."""
+    own = (
+        'Traceback (most recent call last):\n  File "/w/run.py", line 140, in main\n    load()\nValueError: bad size\n'
+    )
+    launch = "/opt/conda/lib/python3.11/site-packages/accelerate/commands/launch.py"
+    ended = "subprocess.CalledProcessError: Command '['python', 'run.py']' returned non-zero exit status 1."
+    launcher = (
+        f'Traceback (most recent call last):\n  File "{launch}", line 763, in simple_launcher\n    raise\n{ended}\n'
+    )
+    found = told(tmp_path, own + launcher)
+    assert found.cause == "exception-on-one-rank"
+    assert found.summary.startswith("A process of this job raised an exception (run.py:140): ValueError: bad size")
+    # BUT a program that calls a tool which fails, and goes on, has not failed
+    tool = launcher.replace(launch, "/w/run.py")
+    path = tmp_path / "run.log"
+    path.write_text(f"{own}{tool}step 1\n")
+    assert not read(path, Logs())
