@@ -40,7 +40,7 @@ class Late:
 
 
 def latecomers(queues: Queues, one: Stuck) -> Late | None:
-    """Few ranks came so late to a call that it had been waited for longer than it was complete in ranks.
+    """The few ranks that came to a call so late that it was open for longer without them than with them.
 
     None where its timeout or the dates of the files are not known, not all have come, or the ranks are live.
     """
@@ -70,7 +70,7 @@ def late_host(queues: Queues, chain: Chain) -> Finding | None:
         Certainty.UNDETERMINED,
         f"{_came(root, late)}, and {words.duration(late.whole_s)} before the records were written:"
         f" {words.verb(many, 'its host was', 'their hosts were')} late, and the others waited for"
-        f" {words.verb(many, 'it', 'them')}. That a device or the network stands, nothing shows.",
+        f" {words.verb(many, 'it', 'them')}. Nothing shows that a device or the network is stuck.",
         status=Status.HUNG if late.gave_up or root.expired else Status.WAITING,
         culprits=tuple((rank, pause[1] if pause else None) for rank, pause in zip(late.ranks, pauses, strict=True)),
         victims=victims(chain.path, late.ranks),

@@ -190,14 +190,14 @@ def in_another_group(queues: Queues, chain: Chain) -> Finding | None:
 
 
 def _few_and_lines(one: Stuck) -> Iterator[tuple[list[int], Call]]:
-    """Fewer than half of the ranks, with each call that they, or the others, make there."""
+    """No more than half of the ranks, with each call that they, or the others, make there."""
     sides: dict[tuple[object, ...], list[int]] = {}
     for rank, call in one.calls.items():
         sides.setdefault((call.op, call.frames), []).append(rank)
     for there in sides.values():
         others = [rank for rank in one.calls if rank not in there]
         few = min(there, others, key=len)
-        if 0 < len(few) < len(one.calls) / 2:
+        if 0 < len(few) <= len(one.calls) / 2:
             yield sorted(few), one.calls[there[0]]
 
 
@@ -279,6 +279,6 @@ def _elsewhere(one: Stuck, other: Stuck, rank: int, chain: Chain) -> Finding:
             f"all earlier calls in the record of rank {rank} from there{at(call)} were in {one.group.title}",
             f"rank {rank} has not enqueued {collective(one)}, and {waits} for it there",
         ),
-        waits=(*wait_edges(one), *wait_edges(other)),
+        waits=(*wait_edges(one), *wait_edges(other, (rank,) if other.kind is Kind.MISMATCH else None)),
         fix=f"look at which group rank {rank} takes at this line",
     )

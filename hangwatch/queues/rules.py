@@ -56,7 +56,7 @@ def judge(queues: Queues, chain: Chain, histories: Histories) -> Finding:
             return strayed
         if root.peers and (left := messages.left_out_before(queues, chain, histories)) is not None:
             return left
-        found = mismatched(root, histories)
+        found = mismatched(root, histories, chain.path)
         if found.certainty is not Certainty.UNDETERMINED:
             return found
         fewer = odd_one(root, histories) if not found.culprits else None
