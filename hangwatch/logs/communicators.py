@@ -14,7 +14,8 @@ from .system_errors import limit, way_out
 from .unknown import unknown
 
 _OWN_PORT = re.compile(r"async event\b.*(port|device)")  # of a rank's own; what its peers see follows from it
-_OF_ONE_RANK = (Fault.DUPLICATE, Fault.CUDA, Fault.LIMIT)
+_OF_ITS_HOST = (Fault.DUPLICATE, Fault.CUDA, Fault.MEMORY, Fault.LIMIT)
+_VERSIONS = re.compile(r"Mismatched NCCL version detected : rank (\d+) (\d{5,}) rank (\d+) (\d{5,})")
 _SHOWN = 3
 _HCA = re.compile(r"\bhca (\S+)|NET/IB : (\w+):\d+ ")
 _IB_FIX = "look at {port} and its link (ibstat, the kernel log, cable and switch), and at both ends of it"
@@ -173,7 +174,7 @@ def warned(text: str, warning: Warned, logs: Logs) -> Judgement:
         Fault.PEER: _peer,
     }[warning.fault](text, ranks)
     fix = fix.format(port=port(text, warning, logs) or "that port") if fix == _IB_FIX else fix
-    blamed = ranks if warning.fault in _OF_ONE_RANK else []
+    blamed = ranks if warning.fault in _OF_ITS_HOST else []
     where = {rank: logs.raised[rank].where for rank in blamed if rank in logs.raised and logs.raised[rank].where}
     return Judgement(
         Status.FAILED,
@@ -247,9 +248,22 @@ def _limit(text: str, ranks: list[int]) -> tuple[str, Certainty, str, str]:
 
 
 def _unlike(text: str, ranks: list[int]) -> tuple[str, Certainty, str, str]:
+    if told := _VERSIONS.search(text):
+        one, other = (f"rank {told[at]} has NCCL {_version(int(told[at + 1]))}" for at in (1, 3))
+        return (
+            "launch-mismatch",
+            Certainty.LIKELY,
+            f"{words.capital(one)} and {other}, which do not work together.",
+            _UNLIKE_FIX,
+        )
     whose = f" of {words.ranks(ranks)}" if ranks else ""
     summary = f"NCCL{whose} and a peer do not speak alike, as different versions of NCCL do: {text}."
     return "undetermined", Certainty.UNDETERMINED, summary, _UNLIKE_FIX
+
+
+def _version(code: int) -> str:
+    """2.21.5 of 22105, as NCCL has numbered its versions since 2.9."""
+    return f"{code // 10_000}.{code // 100 % 100}.{code % 100}"
 
 
 def _network(text: str, ranks: list[int]) -> tuple[str, Certainty, str, str]:

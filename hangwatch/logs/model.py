@@ -257,6 +257,7 @@ class Logs:
     gpus: dict[tuple[str, int], str] = field(default_factory=dict)  # PCI address of that of each process
     lagging: dict[str, set[int]] = field(default_factory=dict)  # torch's desync report, in words, and of which ranks
     ended_by: dict[str, None] = field(default_factory=dict)  # who ended the job from outside, in words
+    failed_nodes: set[str] = field(default_factory=set)  # nodes that the scheduler saw fail
     warnings: dict[str, Warned] = field(default_factory=dict)  # of NCCL, about networks and devices
     processes: dict[tuple[str, int], tuple[int, int]] = field(
         default_factory=dict

@@ -325,6 +325,33 @@ def test_an_exception_for_lack_of_a_gpu_s_memory_is_advised_on_as_such(tmp_path:
     assert "use less of the GPU's memory" in found.fix
 
 
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        ("OSError: [Errno 28] No space left on device: '/ckpt/rank3.pt'", "free space on that disk"),
+        ("RuntimeError: CUDA error: invalid device ordinal", "no more processes on a node than it has GPUs"),
+        ("RuntimeError: CUDA error: device-side assert triggered", "is out of range"),
+        ("ValueError: bad", "mend what raised it (train.py:42)"),
+    ],
+)
+def test_the_advice_follows_from_the_words_of_an_exception(error: str, advice: str, tmp_path: Path) -> None:
+    assert advice in told(tmp_path, trace(3, error)).fix
+
+
+def test_a_node_that_failed_is_named_where_the_scheduler_ended_the_job_for_it(tmp_path: Path) -> None:
+    cancelled = "slurmstepd: error: *** JOB 7 ON a CANCELLED AT 2025-11-24T13:02:10 DUE TO NODE FAILURE, SEE LOG ***"
+    found = told(tmp_path, "srun: error: Node failure on gpu-14", cancelled)
+    assert (found.cause, [each.host for each in found.culprits]) == ("node-lost", ["gpu-14"])
+    assert found.fix.startswith("drain gpu-14")
+
+
+def test_versions_of_nccl_that_do_not_match_are_told_as_people_write_them(tmp_path: Path) -> None:
+    line = "a:1:2 [0] init.cc:914 NCCL WARN Mismatched NCCL version detected : rank 0 22105 rank 8 22005"
+    found = told(tmp_path, line)
+    assert found.cause == "launch-mismatch"
+    assert found.summary == "Rank 0 has NCCL 2.21.5 and rank 8 has NCCL 2.20.5, which do not work together."
+
+
 @pytest.mark.parametrize("key", ["line", "log", "message", "_raw"])
 def test_what_a_collector_of_logs_has_put_into_records_is_taken_out_of_them(key: str, tmp_path: Path) -> None:
     records = [json.dumps({"ts": "2026-11-28T03:11:00Z", "pod": "job-1", key: line}) for line in trace(3).splitlines()]
