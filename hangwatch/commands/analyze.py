@@ -36,8 +36,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     pile = evidence_files.sort_out(map(Path, arguments.files))
     snapshots = evidence_snapshots.snapshots(pile)
-    if not snapshots and pile.plain and not pile.problems:
-        _tell_of_nothing_wrong(logs.nothing_of_use(pile.plain, pile.logs), arguments)
+    in_vain = [*pile.plain] or pile.passed
+    if not snapshots and in_vain and not pile.problems:
+        _tell_of_nothing_wrong(logs.nothing_of_use(in_vain, pile.logs), arguments)
         return 0
     for problem in (*evidence_files.problems(pile), *filter(None, map(evidence_snapshots.nowhere, snapshots))):
         print(f"hangwatch: {words.clean(problem)}", file=sys.stderr)

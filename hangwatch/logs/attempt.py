@@ -16,9 +16,11 @@ from . import (
     mpirun,
     nccl,
     pods,
+    ray_deaths,
     ray_errors,
     rendezvous,
     schedulers,
+    shell,
     slurm,
     spawn,
     stacks,
@@ -42,6 +44,7 @@ MARKS = tuple(
         kernel,
         mpirun,
         pods,
+        ray_deaths,
         ray_errors,
         schedulers,
         stacks,
@@ -86,7 +89,9 @@ class Attempt:
         self._last, self._spawned, self._slurm = nccl.LastError(), spawn.Spawned(), slurm.Lines()
         self._on, self._said_last = going_on.GoingOn(logs), last_words.LastWords(rank)
         self._tasks, self._stacks = task_lines.TaskLines(), stacks.Stacks()
-        self._mpirun, self._pods, self._ray = mpirun.Lines(), pods.Described(), ray_errors.Lines()
+        self._mpirun, self._pods, self._listed = mpirun.Lines(), pods.Described(), pods.Listed()
+        self._shell = shell.LastLine(rank)
+        self._ray, self._ray_deaths = ray_errors.Lines(), ray_deaths.Lines()
         self._behind = behind.Behind(self._raised)
         self.named = set[int]()  # the ranks that torch's prefixes name
 
@@ -99,13 +104,15 @@ class Attempt:
 
     def _take(self, whole: str) -> bool:
         line = bare(whole)
+        self._shell.take(line)
         told = self._of_ranks(whole, line) or self._of_others(line)
-        told = self._ray.take(whole, line, self._logs) or told
+        told = self._ray.take(whole, line, self._logs) or self._ray_deaths.take(whole, line, self._logs) or told
         whose = last_words.rank_of(line, self._rank)
         if not told:
             self._behind.take(whose, without_rank(line), self._logs)
             self._slurm.goes_on(line, self._logs)
             self._ray.goes_on(line, self._logs)
+            self._ray_deaths.goes_on(line, self._logs)
         self._on.take(line, of_use=told)
         self._said_last.take(line, of_use=told)
         return told
@@ -129,12 +136,15 @@ class Attempt:
         logs = self._logs
         told = desync.take(line, logs) or kernel.take(line, logs) or rendezvous.take(line, logs)
         told = told or self._spawned.take(line, logs) or self._table.take(line, logs)
-        return told or self._mpirun.take(line, logs) or self._pods.take(line, logs) or schedulers.take(line, logs)
+        return told or self._mpirun.take(line, logs) or self._of_pods(line) or schedulers.take(line, logs)
+
+    def _of_pods(self, line: str) -> bool:
+        return self._pods.take(line, self._logs) or self._listed.take(line, self._logs)
 
     def _end(self) -> bool:
         """The file has ended; whether that told of a crash, or where ranks stand."""
         of_use = [self._raised.end(self._logs), self._stacks.end(self._logs)]  # both
         self._behind.end(self._logs)
-        of_use.append(self._tasks.end(self._logs))
+        of_use += [self._tasks.end(self._logs), self._shell.end(self._logs)]
         self._said_last.end(self._logs)
         return any(of_use)

@@ -10,14 +10,21 @@ from hangwatch.catalogue import cause
 from hangwatch.model import Certainty, Culprit, Frame, Judgement, Stage, Status, Verdict
 
 from .model import Communicator, Fault, Logs, Warned
+from .system_errors import limit, way_out
 from .unknown import unknown
 
 _OWN_PORT = re.compile(r"async event\b.*(port|device)")  # of a rank's own; what its peers see follows from it
+_OF_ITS_HOST = (Fault.DUPLICATE, Fault.CUDA, Fault.MEMORY, Fault.LIMIT)
+_VERSIONS = re.compile(r"Mismatched NCCL version detected : rank (\d+) (\d{5,}) rank (\d+) (\d{5,})")
 _SHOWN = 3
 _HCA = re.compile(r"\bhca (\S+)|NET/IB : (\w+):\d+ ")
 _IB_FIX = "look at {port} and its link (ibstat, the kernel log, cable and switch), and at both ends of it"
 _CUDA_FIX = "look for Xid in the kernel log of that host (dmesg); run with CUDA_LAUNCH_BLOCKING=1 to find the kernel"
 _GPU_MEMORY_FIX = "leave NCCL some memory: a smaller batch, or no other process on that GPU (nvidia-smi)"
+_PEER_ACCESS_FIX = (
+    "see which GPUs reach each other (nvidia-smi topo -p2p r); set NCCL_P2P_DISABLE=1 where they do not, or let the"
+    " container or virtual machine see all GPUs of the job"
+)
 _UNLIKE_FIX = "compare the versions of NCCL of all hosts (python -c 'import torch; print(torch.cuda.nccl.version())')"
 _PEER_FIX = "give the logs of all ranks: the process that ended first is the one to look at"
 
@@ -161,12 +168,13 @@ def warned(text: str, warning: Warned, logs: Logs) -> Judgement:
         Fault.DUPLICATE: _duplicate,
         Fault.CUDA: _cuda,
         Fault.MEMORY: _memory,
+        Fault.LIMIT: _limit,
         Fault.UNLIKE: _unlike,
         Fault.NETWORK: _network,
         Fault.PEER: _peer,
     }[warning.fault](text, ranks)
     fix = fix.format(port=port(text, warning, logs) or "that port") if fix == _IB_FIX else fix
-    blamed = ranks if warning.fault in (Fault.DUPLICATE, Fault.CUDA) else []
+    blamed = ranks if warning.fault in _OF_ITS_HOST else []
     where = {rank: logs.raised[rank].where for rank in blamed if rank in logs.raised and logs.raised[rank].where}
     return Judgement(
         Status.FAILED,
@@ -217,6 +225,9 @@ def _cuda(text: str, ranks: list[int]) -> tuple[str, Certainty, str, str]:
         summary = f"NCCL{whose} found too little memory left on the GPU: {text}."
         certainty = Certainty.LIKELY if len(ranks) == 1 else Certainty.UNDETERMINED
         return "exception-on-one-rank", certainty, summary, _GPU_MEMORY_FIX
+    if "peer access" in text:
+        summary = f"NCCL{whose} was refused access from one GPU to another: {text}."
+        return "undetermined", Certainty.UNDETERMINED, summary, _PEER_ACCESS_FIX
     summary = f"NCCL{whose} met an error of CUDA, which may come from an earlier kernel of any kind: {text}."
     return "undetermined", Certainty.UNDETERMINED, summary, _CUDA_FIX
 
@@ -228,16 +239,37 @@ def _memory(text: str, ranks: list[int]) -> tuple[str, Certainty, str, str]:
     return entry.id, Certainty.LIKELY if "No space left" in text else Certainty.UNDETERMINED, summary, entry.fix
 
 
+def _limit(text: str, ranks: list[int]) -> tuple[str, Certainty, str, str]:
+    known = limit(text)
+    assert known is not None  # or the warning were of another kind
+    whose = f" of {words.ranks(ranks)}" if ranks else ""
+    certainty = Certainty.LIKELY if len(ranks) == 1 else Certainty.UNDETERMINED
+    return known.cause, certainty, f"NCCL{whose} came to a limit: {known.said}: {text}.", known.fix
+
+
 def _unlike(text: str, ranks: list[int]) -> tuple[str, Certainty, str, str]:
+    if told := _VERSIONS.search(text):
+        one, other = (f"rank {told[at]} has NCCL {_version(int(told[at + 1]))}" for at in (1, 3))
+        return (
+            "launch-mismatch",
+            Certainty.LIKELY,
+            f"{words.capital(one)} and {other}, which do not work together.",
+            _UNLIKE_FIX,
+        )
     whose = f" of {words.ranks(ranks)}" if ranks else ""
     summary = f"NCCL{whose} and a peer do not speak alike, as different versions of NCCL do: {text}."
     return "undetermined", Certainty.UNDETERMINED, summary, _UNLIKE_FIX
 
 
+def _version(code: int) -> str:
+    """2.21.5 of 22105, as NCCL has numbered its versions since 2.9."""
+    return f"{code // 10_000}.{code // 100 % 100}.{code % 100}"
+
+
 def _network(text: str, ranks: list[int]) -> tuple[str, Certainty, str, str]:
     seen = f", seen by {words.ranks(ranks)}" if ranks else ""
     entry = cause("interconnect-stall")
-    fix = _IB_FIX if "NET/IB" in text or "ibv_" in text else cause("network-partition").fix
+    fix = way_out(text) or (_IB_FIX if "NET/IB" in text or "ibv_" in text else cause("network-partition").fix)
     return entry.id, Certainty.UNDETERMINED, f"NCCL warns of a network that fails{seen}: {text}.", fix
 
 

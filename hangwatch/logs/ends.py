@@ -24,6 +24,18 @@ _OF_A_GPU = re.compile(r"Xid \d|CUDA error: (?:uncorrectable|hardware|.*ECC erro
 _OF_A_WORKER = re.compile(r"DataLoader worker .*(?:exited unexpectedly|killed by signal)")
 _OF_SHARED_MEMORY = re.compile(r"DataLoader worker .*out of shared memory")
 _GAVE_UP = re.compile(r"timed? ?out", re.IGNORECASE)
+_BY_TEXT = {  # what helps where the exception's own words tell it
+    "No space left on device": "free space on that disk, or write elsewhere: checkpoints, caches, logs",
+    "invalid device ordinal": (
+        "start no more processes on a node than it has GPUs (nproc_per_node), and let each process see all of them"
+        " (CUDA_VISIBLE_DEVICES)"
+    ),
+    "device-side assert triggered": (
+        "run with CUDA_LAUNCH_BLOCKING=1 to find the call, and look for the assertion's own line in the log: mostly an"
+        " index, such as a label or a token, is out of range"
+    ),
+    "Too many open files": "raise the limit of open files (ulimit -n), or use fewer loader workers",
+}
 _ABORT, _TERMINATE = -6, -15
 _CRASHES = (-4, -7, -8, -11)  # SIGILL, SIGBUS, SIGFPE and SIGSEGV
 _EXCEPTION = 1  # with which Python ends where no one catches one
@@ -134,6 +146,10 @@ def _fix(name: str, end: Failure) -> str:
         return "use less of the GPU's memory (a smaller batch, activation checkpointing), or see what else is on it"
     if name == "rank-died":
         return advice(end.exit_code, out_of_memory=slurm.is_of_memory(end.text)) or cause(name).fix
+    if name == "exception-on-one-rank" and (
+        fix := next((each for key, each in _BY_TEXT.items() if key in end.text), "")
+    ):
+        return fix
     if name == "exception-on-one-rank" and end.where is not None:
         return f"mend what raised it{words.at(end.where)}"
     return cause(name).fix
@@ -205,12 +221,12 @@ def reaped(logs: Logs) -> Reaped | None:
 
 
 def nameless_end(logs: Logs) -> Judgement | None:
-    """The verdict where torchrun says that its processes failed, and one traceback without a rank tells why."""
+    """The verdict where a launcher says that its processes failed, and one traceback without a rank tells why."""
     raised = _only_nameless(logs)
     if raised is None or not logs.group_failed or failures(logs) or brought_down(raised.text):
         return None
     end = Failure(-1, text=raised.text, where=raised.where)
-    said = "torchrun says that its processes failed; no line tells which of them raised this"
+    said = "the launcher says that its processes failed; no line tells which of them raised this"
     return _of_one(end, "A process of this job", Culprit(None, where=end.where), said, logs)
 
 
@@ -250,6 +266,8 @@ def outside(logs: Logs) -> tuple[str, ...]:
 
 def ended(logs: Logs) -> Judgement:
     """The job was ended from outside, and nothing else is told."""
+    if logs.failed_nodes:
+        return _without_nodes(logs)
     return unknown(
         Status.FAILED,
         Stage.STEP,
@@ -258,6 +276,24 @@ def ended(logs: Logs) -> Judgement:
         " a checkpoint when it is told to end",
         victims=tuple(sorted(failures(logs))),
         evidence=outside(logs),
+    )
+
+
+def _without_nodes(logs: Logs) -> Judgement:
+    """A scheduler ended the job, since nodes of it had failed."""
+    nodes, entry = sorted(logs.failed_nodes), cause("node-lost")
+    return Judgement(
+        Status.FAILED,
+        Stage.STEP,
+        Verdict(
+            cause=entry.id,
+            certainty=Certainty.LIKELY,
+            summary=f"{words.capital(words.listed(list(logs.ended_by)))}.",
+            fix=f"drain {words.listed(nodes)}, look at its hardware and kernel log, and start the job again without it",
+            culprits=tuple(Culprit(None, host=node) for node in nodes),
+            victims=tuple(sorted(failures(logs))),
+            evidence=outside(logs),
+        ),
     )
 
 

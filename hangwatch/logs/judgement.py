@@ -26,7 +26,9 @@ from . import (
     last_words,
     plain,
     pods,
+    ray_deaths,
     rendezvous,
+    shell,
     transports,
     versions,
 )
@@ -78,7 +80,7 @@ def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
         return model.Assessment(ends.local_end(reaped, logs))
     if (nameless := ends.nameless_end(logs)) is not None:
         return model.Assessment(nameless)
-    if (ended := pods.judged(logs)) is not None:
+    if (ended := pods.judged(logs) or ray_deaths.judged(logs)) is not None:
         return model.Assessment(ended)
     warning = communicators.worst(logs)
     if warning is not None and warning[1].fault is Fault.DUPLICATE:
@@ -166,7 +168,7 @@ def _of_logs(logs: Logs) -> Judgement | None:
         return _stalled(logs)
     if ends.failures(logs) or logs.ended_by or logs.out_of_memory:
         return ends.only_victims(logs)
-    return kernel.judged(logs) or _taken_down(logs)
+    return kernel.judged(logs) or _taken_down(logs) or shell.judged(logs)
 
 
 def _taken_down(logs: Logs) -> Judgement | None:
@@ -195,6 +197,7 @@ def _nothing(logs: Logs) -> tuple[str, ...]:
         *kernel.unplaced(logs),
         *pods.sentences(logs),
         *communicators.passed(logs),
+        *rendezvous.lost_stores(logs),
         *plain.attempt_before(_earlier(logs)),
     )
 

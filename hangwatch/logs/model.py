@@ -62,6 +62,7 @@ class Fault(StrEnum):
     DUPLICATE = "duplicate"  # two ranks on one GPU
     CUDA = "cuda"  # an error of the rank's own device or driver
     MEMORY = "memory"  # shared memory of the host
+    LIMIT = "limit"  # of what a process may have on its host: files, threads, memory
     UNLIKE = "unlike"  # the two ends do not speak alike, as different versions of NCCL do
     NETWORK = "network"
     PEER = "peer"  # the other end closed the connection: its process has ended, or never was there
@@ -146,6 +147,17 @@ class Task:
     late: bool = False
 
 
+@dataclass(frozen=True)
+class DeadWorker:
+    """A worker of Ray that died, by pid (None where it is not told) and address, and why if Ray knows."""
+
+    pid: int | None
+    host: str
+    of_memory: bool = False
+    used: str = ""  # memory, in Ray's words
+    rank: int | None = None
+
+
 @dataclass
 class Pod:
     """A container of a pod of Kubernetes, as it stands now (`state`) and as it has ended last."""
@@ -155,6 +167,7 @@ class Pod:
     container: str = ""  # "" of the pod as a whole, or where no line tells
     state: str = ""  # Running, Waiting, Terminated
     reason: str = ""  # of the pod as a whole
+    message: str = ""  # on its eviction
     reasons: dict[bool, str] = field(default_factory=dict)  # of what is now (True), and of the last end
     codes: dict[bool, int] = field(default_factory=dict)
 
@@ -225,6 +238,13 @@ class Logs:
     reaped: dict[str, Reaped] = field(default_factory=dict)  # by launcher and process
     tasks: dict[int, Task] = field(default_factory=dict)  # tasks of Slurm that ended, by their numbers
     pods: dict[tuple[str, str], Pod] = field(default_factory=dict)  # by names of pod and container
+    killed: set[int | None] = field(
+        default_factory=set
+    )  # ranks of logs that end with a shell's "Killed"; None: unknown
+    unreached: dict[str, None] = field(default_factory=dict)  # addresses of stores that refused a connection, and why
+    silent_nodes: dict[str, None] = field(default_factory=dict)  # whose launchers could not send a heartbeat
+    lost_store: dict[int, str] = field(default_factory=dict)  # by rank the address of the store that it lost
+    dead_workers: list[DeadWorker] = field(default_factory=list)
     out_of_memory: dict[str, None] = field(default_factory=dict)  # steps of Slurm in which a process was killed for it
     labelled_tasks: set[int] = field(default_factory=set)  # those of which lines have srun's label
     of_tasks: Logs | None = None  # what lines with srun's label say; its ranks are the numbers of tasks
@@ -237,6 +257,7 @@ class Logs:
     gpus: dict[tuple[str, int], str] = field(default_factory=dict)  # PCI address of that of each process
     lagging: dict[str, set[int]] = field(default_factory=dict)  # torch's desync report, in words, and of which ranks
     ended_by: dict[str, None] = field(default_factory=dict)  # who ended the job from outside, in words
+    failed_nodes: set[str] = field(default_factory=set)  # nodes that the scheduler saw fail
     warnings: dict[str, Warned] = field(default_factory=dict)  # of NCCL, about networks and devices
     processes: dict[tuple[str, int], tuple[int, int]] = field(
         default_factory=dict
@@ -246,7 +267,7 @@ class Logs:
     nameless: dict[Raised, None] = field(default_factory=dict)  # tracebacks of which no line tells the rank
     nameless_in: dict[Path, Raised] = field(default_factory=dict)  # the last one of each file
     named_in: dict[Path, set[int]] = field(default_factory=dict)  # the ranks that torch's prefixes name in each file
-    group_failed: bool = False  # torchrun's agent says that its processes failed
+    group_failed: bool = False  # a launcher that names no rank says that its processes failed
     unused: dict[Path, int] = field(default_factory=dict)  # texts without a line of use, and how many lines they have
     earlier: Logs | None = None  # of the attempt before the last one
     taken_down: set[int] = field(default_factory=set)  # ranks that torch's watchdog ended for a call that failed

@@ -6,6 +6,7 @@ import re
 
 from .kernel import pci_address
 from .model import Communicator, Fault, Logs, Warned
+from .system_errors import LIMIT
 
 _LINE = re.compile(r"([\w.-]+):(\d+):\d+ \[\d+\] (?:.*? )?NCCL (INFO|WARN) (.*)")
 _SETUP = re.compile(r"comm 0x[0-9a-f]+ rank (\d+) n[Rr]anks (\d+)(.*?)\s*-\s+Init (START|COMPLETE)")
@@ -21,12 +22,14 @@ _FAULTS = {
     Fault.DUPLICATE: re.compile(r"Duplicate GPU detected : rank (\d+) and rank (\d+)"),
     Fault.CUDA: re.compile(r"C(?:uda|UDA) (?:failure|error)|unhandled cuda|Xid|uncorrectable"),
     Fault.MEMORY: re.compile(r"/dev/shm|shared memory segment|posix_fallocate|No space left on device"),
+    Fault.LIMIT: LIMIT,
     Fault.UNLIKE: re.compile(r"Message truncated : received \d+ bytes instead of \d+|Mismatched NCCL version"),
     Fault.PEER: re.compile(r"Connection (?:closed|reset)|closed by remote peer|reset by peer|remote process exited"),
     Fault.NETWORK: re.compile(
         r"Got completion .*(?:status|error)|NET/(?:IB|OFI)\b.*(?:error|fail|timeout|down|async event)"
         r"|[Ss]ocket.*(?:fail|timed out|clos|refused|error)"
-        r"|Call to \w+ failed|Connection (?:refused|timed out)|timed out|unhandled|NVLink|peer access"
+        r"|Call to \w+ failed|Connection (?:refused|timed out)|No route to host|Network is unreachable"
+        r"|timed out|unhandled|NVLink|peer access"
     ),
 }
 # NCCL leaves such a device out, or goes on with one that has changed so.

@@ -8,6 +8,7 @@ from pathlib import Path
 from hangwatch import words
 from hangwatch.stacks.frames import user_frame
 
+from . import rendezvous
 from .model import Logs, Raised
 
 _WANTED = "if the job stood still, give the logs of all ranks and of the launcher, and the flight recorder's dumps too"
@@ -23,7 +24,8 @@ def sentences(paths: Iterable[Path], logs: Logs, earlier: str) -> tuple[str, ...
     if earlier:
         which = f"the last attempt of {which}"
     first = f"nothing of a hang or failure is in {which} ({words.plural(sum(counts), 'line')} read); {_WANTED}"
-    return (first, *attempt_before(earlier), *_tracebacks(logs), *interrupted(logs))
+    told = (*_tracebacks(logs), *interrupted(logs), *rendezvous.lost_stores(logs))
+    return (first, *attempt_before(earlier), *told)
 
 
 def attempt_before(earlier: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What Kubernetes says of pods whose containers have ended: the text of `kubectl describe`, and `get -o json`."""
+"""What Kubernetes says of pods whose containers have ended: `kubectl describe`, and `get` as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,15 @@ from .ends import failures
 from .model import Logs, Pod
 from .slurm import of_shell
 
-MARKS = ("    State:          ",)
+MARKS = ("    State:          ", "READY   STATUS")
+_HEAD = re.compile(r"^(NAME +)READY +(?=STATUS)")
+_NODE_COLUMN = re.compile(r"\bNODE\b")
+_OF_MEMORY = re.compile(r"low on resource: memory|memory", re.IGNORECASE)
+_OF_DISK = re.compile(r"ephemeral-storage|disk|inodes", re.IGNORECASE)
+_DISK_FIX = (
+    "write less to the node's own disk (checkpoints, caches, datasets in the container), or raise the pod's limit and"
+    " request of ephemeral-storage; mount a volume for what is large"
+)
 _CONTAINER = re.compile(r"^  ([a-z0-9][a-z0-9-]*):$")
 _SECTION = re.compile(r"^(?:Init |Ephemeral )?Containers:$")
 _MAIN_SECTION = "Containers:"
@@ -77,7 +85,41 @@ class Described:
             self._node = said.split("/")[0]
         elif name == "Reason" and said == _EVICTED:
             logs.pods.setdefault((pod, ""), Pod(pod, self._node)).reason = said
+            return True
+        elif name == "Message" and (pod, "") in logs.pods:
+            logs.pods[pod, ""].message = said
         return False
+
+
+class Listed:
+    """Takes the lines of `kubectl get pods`, with `-o wide` or without."""
+
+    def __init__(self) -> None:
+        self._name = self._status = self._node = 0  # where the columns begin; 0 for none
+
+    def take(self, line: str, logs: Logs) -> bool:
+        """Keep what a line says. False for a line of no use."""
+        if line.startswith("NAME ") and (head := _HEAD.match(line)):
+            column = _NODE_COLUMN.search(line)
+            self._name, self._status = len(head[1]), head.end()
+            self._node = column.start() if column else 0
+            return True
+        if not self._status:
+            return False
+        name, status = line[: self._name].strip(), line[self._status :].split()[:1]
+        if not name or not status or line[self._name - 1 : self._name] != " ":
+            self._status = 0  # another text begins
+            return False
+        node = line[self._node :].split()[:1] if self._node else []
+        pod = logs.pods.setdefault((name, ""), Pod(name, node[0] if node else ""))
+        if status[0] in (_EVICTED, _NO_MEMORY):
+            pod.reason = status[0]
+        elif status[0] == "Running":
+            pod.note(now=True, state="Running")
+        else:
+            code = "0" if status[0] == "Completed" else ""
+            pod.note(now=True, state="Terminated", reason=status[0], code=code)
+        return True
 
 
 def of_json(content: bytes, logs: Logs) -> bool:
@@ -98,7 +140,8 @@ def _keep(document: Mapping[str, Any], logs: Logs) -> None:
     name = _text(_object(document.get("metadata")).get("name"))
     node = _text(_object(document.get("spec")).get("nodeName"))
     if status.get("reason") == _EVICTED:
-        logs.pods.setdefault((name, ""), Pod(name, node)).reason = _EVICTED
+        evicted = logs.pods.setdefault((name, ""), Pod(name, node))
+        evicted.reason, evicted.message = _EVICTED, _text(status.get("message"))
     for each in _list(status.get("containerStatuses")):
         container = _object(each)
         own = _text(container.get("name"))
@@ -129,7 +172,7 @@ def judged(logs: Logs) -> Judgement | None:
         return None
     of = {pod.name: pod for pod in ended}
     said = words.capital(words.listed([_said(pod, logs) for pod in ended]))
-    entry, memory = cause("rank-died"), all(pod.ended_by == _NO_MEMORY for pod in ended)
+    entry = cause("rank-died")
     return Judgement(
         Status.FAILED,
         entry.stage or Stage.STEP,
@@ -139,12 +182,21 @@ def judged(logs: Logs) -> Judgement | None:
             if len(of) == 1 and not any(pod.runs for pod in ended)
             else Certainty.UNDETERMINED,
             summary=f"{said}; no line tells which ranks ran there.",
-            fix=advice(_KILLED, out_of_memory=memory) or entry.fix,
+            fix=_fix(ended),
             culprits=tuple(Culprit(None, host=pod.node or pod.name) for pod in of.values()),
             victims=tuple(sorted({each.rank for each in logs.timeouts})),
             evidence=tuple(told for pod in logs.pods.values() if pod not in ended and (told := _other(pod, logs))),
         ),
     )
+
+
+def _fix(ended: Iterable[Pod]) -> str:
+    """What to do about pods that ended for lack of one resource."""
+    why = [pod.ended_by if pod.ended_by == _NO_MEMORY else pod.message for pod in ended]
+    if all(_OF_DISK.search(each) for each in why):
+        return _DISK_FIX
+    memory = all(each == _NO_MEMORY or _OF_MEMORY.search(each) for each in why)
+    return advice(_KILLED, out_of_memory=memory) or cause("rank-died").fix
 
 
 def sentences(logs: Logs) -> Iterable[str]:
@@ -173,7 +225,8 @@ def _beside_a_good_end(pod: Pod, logs: Logs) -> bool:
 def _said(pod: Pod, logs: Logs) -> str:
     several = _several(pod, logs)
     again = ", and it has been started again since" if pod.runs else ""
-    return f"Kubernetes says of {_who(pod, several=several)}{_details(pod)}: {pod.ended_by}{_code(pod)}{again}"
+    why = f" ({pod.message.partition('. ')[0]})" if pod.message else ""
+    return f"Kubernetes says of {_who(pod, several=several)}{_details(pod)}: {pod.ended_by}{_code(pod)}{why}{again}"
 
 
 def _who(pod: Pod, *, several: bool) -> str:

@@ -14,7 +14,7 @@ from .tracebacks import MARKS as TRACEBACKS
 from .tracebacks import keep_nameless
 
 MARKS = ("ray.exceptions.RayTaskError(",)
-_RANK = re.compile(r"pid=(\d+)(?:, ip=([\w.:]+))?\).*\[rank=(\d+), world_size=\d+\]")
+RANK = re.compile(r"pid=(\d+)(?:, ip=([\w.:]+))?\).*\[rank=(\d+), world_size=\d+\]")
 _TASK = re.compile(r"RayTaskError\(\w+\): ray::\S+ \(pid=(\d+)(?:, ip=([\w.:]+))?")
 _PLACE = re.compile(r'^\s+File "([^"]+)", line (\d+), in (\S+)')
 _ERROR = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt)\b(?:: .*)?$")
@@ -36,7 +36,7 @@ class Lines:
 
     def take(self, whole: str, line: str, logs: Logs) -> bool:
         """Keep what a line says; `line` is `whole` without labels. False for a line of no use."""
-        if "[rank=" in whole and (told := _RANK.search(whole)):
+        if "[rank=" in whole and (told := RANK.search(whole)):
             self._ranks[told[1], told[2] or ""] = int(told[3])
         elif "RayTaskError(" in line and (task := _TASK.search(line)):
             self._open, self._where, self._labelled = (task[1], task[2] or ""), None, _labelled(whole)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from hangwatch import words
 from hangwatch.catalogue import cause
@@ -27,11 +27,23 @@ MARKS = (
     "EADDRINUSE",
     "while trying to connect to",
     "store based barrier on",
+    "RendezvousConnectionError",
 )
 _OF_A_RANK = "[rank"  # how torch begins the lines of a rank's exception
 _LAUNCHER = re.compile(
     r"(?:DistStoreError|RuntimeError): .*clients joined|\bRendezvousTimeoutError\b"
     r"|Error: .*failed to listen.*EADDRINUSE|Error: .*while trying to connect to"
+    r"|^torch\.distributed\.elastic\.rendezvous\.api\.RendezvousConnectionError: "
+)
+_REFUSED = re.compile(r"client socket has failed to connect to \[?([^\]\s]+?)\]?:(\d+) \(errno: \d+ - ([^)]+)\)")
+_HEARTBEAT = re.compile(r"The node '(\S+)' has failed to send a keep-alive heartbeat to the rendezvous")
+_LOST = re.compile(
+    r"\[rank(\d+)\]:.*(?:sendBytes|recvValue|recvBytes) failed on SocketImpl\(.*remote=\[?([^\]\s,]+)\]?:(\d+)"
+)
+_CONNECTION = "RendezvousConnectionError"
+_ENDPOINT_FIX = (
+    "start the node that --rdzv-endpoint names first, and see that its host and port are the same, and can be reached,"
+    " from every node"
 )
 
 
@@ -43,10 +55,21 @@ def take(line: str, logs: Logs) -> bool:
     if "store based barrier on" in line and (barrier := _BARRIER.search(line)):
         logs.barriers[int(barrier[1])] = barrier[0]
         return True
+    _note_stores(line, logs)
     if line.startswith(_OF_A_RANK) or not any(mark in line for mark in MARKS) or not _LAUNCHER.search(line):
         return False
     logs.launchers[line.strip()] = None
     return True
+
+
+def _note_stores(line: str, logs: Logs) -> None:
+    """What a store refused, or how it was lost: by itself that is no failure, as at the end of a job."""
+    if "failed to connect to" in line and (refused := _REFUSED.search(line)):
+        logs.unreached[f"{refused[1]}:{refused[2]} ({refused[3]})"] = None
+    elif "keep-alive heartbeat" in line and (node := _HEARTBEAT.search(line)):
+        logs.silent_nodes[node[1]] = None
+    elif "SocketImpl(" in line and (lost := _LOST.search(line)):
+        logs.lost_store[int(lost[1])] = f"{lost[2]}:{lost[3]}"
 
 
 def judged(logs: Logs) -> Judgement | None:
@@ -74,8 +97,14 @@ def _unreached(ended: Iterable[Failure], logs: Logs) -> Judgement | None:
 
 def _launchers(logs: Logs) -> Judgement | None:
     """A launcher waited in vain for those of other nodes, or did not get its port: no rank of its node has begun."""
+    if any(_CONNECTION in said for said in logs.launchers) and logs.silent_nodes:
+        return _lost(logs)
     if not logs.launchers or logs.ranks:
         return None
+    if said := next((said for said in logs.launchers if _CONNECTION in said), ""):
+        where = f" at {next(iter(logs.unreached))}" if logs.unreached else ""
+        summary = f"A launcher did not reach the store of the rendezvous{where}."
+        return _failed("rendezvous-unreachable-master", summary, said, fix=_ENDPOINT_FIX)
     if taken := next((said for said in logs.launchers if "EADDRINUSE" in said), ""):
         port = _PORT.search(taken)
         which = f"port {port[1]}" if port else "its port"
@@ -86,6 +115,31 @@ def _launchers(logs: Logs) -> Judgement | None:
     waited = "ranks or launchers" if came else "launchers"  # no line tells whether a rank's store or a launcher's
     summary = f"The {waited} of this job waited for each other in vain: {who} to their rendezvous in time."
     return _failed(name, summary, *tuple(logs.launchers)[:3])
+
+
+def _lost(logs: Logs) -> Judgement:
+    """The store went away while the job ran. Its host has ended, and not the node that says so."""
+    nodes = words.listed(list(logs.silent_nodes))
+    return unknown(
+        Status.FAILED,
+        Stage.STEP,
+        f"The launcher of {nodes} lost the store of its rendezvous while the job ran: the process that serves it, on"
+        " the host of --rdzv-endpoint, had ended or could not be reached.",
+        fix="give the log of the host of --rdzv-endpoint, as a rule the first node: what ended there came first",
+        evidence=tuple(said for said in logs.launchers if _CONNECTION in said)[:1],
+    )
+
+
+def lost_stores(logs: Logs) -> Iterator[str]:
+    """A sentence on ranks that lost the store, as at the end of a job, or where its process ended before them."""
+    stores: dict[str, list[int]] = {}
+    for rank, address in sorted(logs.lost_store.items()):
+        stores.setdefault(address, []).append(rank)
+    for address, ranks in stores.items():
+        yield (
+            f"{words.ranks(ranks)} lost the store at {address}: the process that serves it, as a rule rank 0, had ended"
+            " before them; if the job was not at its end then, its log tells why"
+        )
 
 
 def _too_few(ended: Iterable[Failure], logs: Logs) -> Judgement | None:
@@ -124,14 +178,14 @@ def _no_identifier(ended: Iterable[Failure], logs: Logs) -> Judgement | None:
 
 
 def _failed(
-    name: str, summary: str, *evidence: str, culprits: Iterable[int] = (), victims: Iterable[int] = ()
+    name: str, summary: str, *evidence: str, culprits: Iterable[int] = (), victims: Iterable[int] = (), fix: str = ""
 ) -> Judgement:
     """The likely cause `name` of a job that failed at its start."""
     verdict = Verdict(
         cause=name,
         certainty=Certainty.LIKELY,
         summary=summary,
-        fix=cause(name).fix,
+        fix=fix or cause(name).fix,
         culprits=tuple(map(Culprit, culprits)),
         victims=tuple(victims),
         evidence=evidence,

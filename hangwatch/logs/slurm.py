@@ -75,6 +75,7 @@ class Lines:
     def _of_srun(self, line: str, logs: Logs) -> bool:
         if failed := _NODE.search(line):
             self._end_by(f"Slurm says that node {failed[1]} failed", logs)
+            logs.failed_nodes.add(failed[1])
             return True
         found = _ENDED.search(line)
         if found is None:
@@ -93,6 +94,7 @@ class Lines:
         if not self._requeued or not self._behind.take(line):
             return
         logs.earlier = Logs() if logs.earlier is None else logs.earlier
+        logs.failed_nodes.clear()
         for said in self._told:
             logs.ended_by.pop(said, None)
             logs.earlier.ended_by[said] = None

@@ -9,7 +9,7 @@ first tells why: what followed it, as a collective in a `finally` block that no 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from hangwatch.model import Frame, ThreadStack
@@ -26,11 +26,13 @@ MARKS = ("Traceback (most recent call last)", _CRASH)
 _PREFIX = re.compile(r"^\[rank(\d+)\]: ?(.*)$")
 _PLACE = re.compile(r'^\s+File "([^"]+)", line (\d+),? in (\S+)')
 _ERROR = re.compile(r"^([A-Za-z_][\w.]*)(?:: .*)?$")
+_ALONE = re.compile(r"^\[rank(\d+)\]: ([A-Za-z_][\w.]*(?:Error|Exception): .*)$")  # torch's hook, by its last line
 _WHILE_HANDLED = "During handling of the above exception"
 _MADE_OF_IT = "The above exception was the direct cause"
 _INTERRUPT = "KeyboardInterrupt"  # by which a person ends a job that stands: its traceback is a stack
 _ASKED = ("SystemExit", _INTERRUPT)
 _OF_LAUNCHERS = ("torch.distributed.elastic.", "torch.multiprocessing.", "subprocess.")
+_LAUNCHES = re.compile(r"accelerate/commands/|deepspeed/launcher/|lightning/fabric/cli")
 _ABORTED = ("Aborted", "Terminated")  # as by torch's watchdog, whose words say more
 # What a process says that ended because another rank had gone, or had not come.
 _BROUGHT_DOWN = re.compile(
@@ -84,6 +86,8 @@ class Tracebacks:
         """
         if line.strip():
             self._last = None
+        if "[rank" in line and (alone := _ALONE.match(line)) and self._knows_none_of(int(alone[1]), logs):
+            return self._keep(int(alone[1]), Raised(alone[2].strip(), ended=True, introduced=True), logs)
         if not (self._open or self._told) and not any(mark in line for mark in MARKS):
             return False
         prefix = _PREFIX.match(line)
@@ -111,11 +115,17 @@ class Tracebacks:
             known.stacks, known.where = known.stacks + 1, None
         return known is not None and self._further(whose, known, said, logs)
 
+    def _knows_none_of(self, rank: int, logs: Logs) -> bool:
+        """Whether no traceback of a rank is being read, or has been: a filter may have left its last line alone."""
+        return rank not in self._open and rank not in logs.raised and rank not in logs.caught
+
     def _further(self, rank: int | None, known: _Open, said: str, logs: Logs) -> bool:
         if place := _PLACE.match(said):
             return self._at(rank, known, Frame(place[1], int(place[2]), place[3]), logs)
         if not known.crash and said[:1].strip() and (found := _ERROR.match(said)):
             del self._open[rank]
+            of_launcher = _is_of_launcher(found[1], known.frames)
+            logs.group_failed = logs.group_failed or of_launcher
             raised = _first(known, Raised(said.strip(), known.where, known.ended, introduced=known.introduced))
             if rank is None:
                 keep_nameless(raised, known.before, logs)
@@ -125,6 +135,7 @@ class Tracebacks:
                 return self._keep(rank, raised, logs)
             if rank is not None and found[1] == _INTERRUPT:
                 _keep_stack(rank, known.frames, logs)
+            return of_launcher
         return False
 
     def _at(self, rank: int | None, known: _Open, place: Frame, logs: Logs) -> bool:
@@ -182,6 +193,11 @@ class Tracebacks:
         """A crash is told also where no line of the program's stood in the stack of its thread."""
         known = self._open.pop(rank, None)
         return known is not None and bool(known.crash) and self._crashed(rank, known, logs)
+
+
+def _is_of_launcher(error: str, frames: Sequence[Frame]) -> bool:
+    """Whether a launcher says so that the process which it has started failed."""
+    return error == "subprocess.CalledProcessError" and bool(frames) and bool(_LAUNCHES.search(frames[-1].file))
 
 
 def _first(known: _Open, raised: Raised) -> Raised:

@@ -25,7 +25,7 @@ _FAR = re.compile(
     re.IGNORECASE,
 )
 _AT = re.compile(r"(?:at work(?: sequence id)?|work sequence id): (\d+)")
-_GROUP = re.compile(r"\[PG (?:ID \d+ PG GUID )?(\w+)(?:\(([^)]*)\))?\s+Rank (\d+)\]")
+_GROUP = re.compile(r"\[PG (?:ID \d+ PG GUID )?(\w+)\s*(?:\(([^)]*)\))?\s+Rank (\d+)\]")
 _FRAME = re.compile(r"^\s*#\d+ (\S+) from (.+):(\d+)\s*$")
 _STUCK = re.compile(r"watchdog got stuck for (\d+) seconds without making progress")
 _NO_HEARTBEAT = "Heartbeat monitor timed out!"  # torch 2.2 to 2.6; the sentence above may follow

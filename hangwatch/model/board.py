@@ -120,6 +120,7 @@ class LoaderFacts:
     sampler_indices_hash: str = ""
     previous_indices_hash: str = ""
     first_epoch: int | None = None  # of its sampler when it was first iterated: a resumed training's is not 0
+    looked: Frame | None = None  # the line that drew one batch of it before the training, and no more
     drawn_per_epoch: tuple[int, ...] = ()  # batches of the finished epochs, oldest first (the last 64)
     exhausted_per_epoch: tuple[bool, ...] = ()
 

@@ -62,6 +62,11 @@ class RankEvidence:
         return self.reading.calls if self.reading is not None else ()
 
     @property
+    def boards_all_calls(self) -> bool:
+        """Its board holds every call that its Python code has made."""
+        return self.reading is not None and self.reading.calls_dropped == 0
+
+    @property
     def board_heads(self) -> tuple[GroupHead, ...]:
         """How far its board says that it is in each group; empty without a board."""
         return self.reading.heads if self.reading is not None else ()

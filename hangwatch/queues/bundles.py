@@ -5,15 +5,15 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-from .loops import turn_again
 from .model import Lane
-from .readings import Kind, Reading
+from .readings import Kind, Reading, are_turns
 
 
 def is_turn(reading: Reading, row: array[int], place: int, numbers: Sequence[int]) -> bool:
-    """Whether the added calls are one more turn of a loop: those that were coalesced are one call."""
-    added = reading.kind is Kind.EXTRA and not reading.run
-    return added and len(set(numbers)) > 1 and turn_again(row, place, reading.count)
+    """Whether the added calls are further turns of a loop: those that were coalesced are one call."""
+    if reading.kind is not Kind.EXTRA or reading.run or len(set(numbers)) < 2:
+        return False
+    return are_turns(row[place : place + reading.count].tolist(), row[:place].tolist())
 
 
 def is_bundled(reading: Reading, lane: Lane, at: int, theirs: Lane, there: int) -> bool:

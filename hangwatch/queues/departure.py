@@ -88,13 +88,14 @@ class Departure:
 
     @property
     def synchronises(self) -> bool:
-        """Whether ranks went on from a loop to the gradients' calls, after another number of its turns than others.
-
-        Backward makes those from no line of the program.
-        """
+        """Whether ranks went on from a loop to the gradients' calls, after another number of its turns than others."""
         call = self.own if self.turn_less else self.usual
-        reduces = kind_of(call) in ("reduce_scatter", "all_reduce")
-        return (self.turn_less or self.again) and self.sited and reduces and of_no_line(call)
+        return (self.turn_less or self.again) and self.sited and _is_of_gradients(call)
+
+    @property
+    def reduces_more(self) -> bool:
+        """Whether what these ranks made more of are turns of the gradients' calls alone."""
+        return self.kind is Kind.EXTRA and self.again and self.sited and _is_of_gradients(self.own)
 
     @property
     def sited_habit(self) -> int:
@@ -109,3 +110,8 @@ class Departure:
         """Both sides with what they call there, these ranks first."""
         others = tuple(rank for rank in self.against if rank not in self.ranks)
         return (self.ranks, self.own), (others, self.usual)
+
+
+def _is_of_gradients(call: Call) -> bool:
+    """Backward makes their calls from no line of the program."""
+    return kind_of(call) in ("reduce_scatter", "all_reduce") and of_no_line(call)

@@ -177,6 +177,10 @@ def _first_of_all(departure: Departure) -> tuple[Alternative, ...]:
     if departure.stayed:
         said = f"{ranks(departure.ranks)} may have left that call out, and have begun what comes behind it"
         return (Alternative("skipped-collective", Certainty.UNDETERMINED, said),)
+    if departure.reduces_more:
+        who = ranks(departure.ranks)
+        said = f"{who} may have reduced gradients in micro-batches in which the others did not (no_sync)"
+        return (Alternative("gradient-sync-mismatch", Certainty.UNDETERMINED, said),)
     if departure.kind is Kind.EXTRA and departure.again:
         said = f"{ranks(departure.ranks)} may have made these calls alone, and not as a round of the loop"
         return (Alternative(alone_cause(departure.ranks), Certainty.UNDETERMINED, said),)

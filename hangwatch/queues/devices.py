@@ -189,10 +189,20 @@ def queued(queues: Queues, chain: Chain, histories: Histories) -> Finding:
             *not_recorded(root),
             *in_flight.alternatives(root, beside),
             Alternative("device-stall", Certainty.UNDETERMINED, "one device may be busy with a kernel of its own"),
-            *(() if whole else (_IF_ALL_CAME,)),
+            *(() if whole else (*_or_an_idle_rank(queues, root), _IF_ALL_CAME)),
         ),
         fix="set TORCH_NCCL_ENABLE_TIMING=1 to see which devices start it; look at the GPUs and links of these ranks",
     )
+
+
+def _or_an_idle_rank(queues: Queues, root: Stuck) -> Iterator[Alternative]:
+    """Where the size of a group is not known, few ranks that wait for nothing may belong to it, and not have come."""
+    others = [rank for rank in sorted(queues.ranks) if rank not in root.group.members]
+    idle = [rank for rank in others if all(lane.enqueued <= lane.completed for _, lane in queues.lanes_of(rank))]
+    if 0 < 2 * len(idle) <= len(root.waiting):
+        belong = words.verb(len(idle), "if it belongs to the group, it has", "if they belong to the group, they have")
+        said = f"{say(idle, 'waits', 'wait')} for nothing: {belong} not come"
+        yield Alternative("user-code-blocked", Certainty.UNDETERMINED, said)
 
 
 def _state_of(queues: Queues, root: Stuck) -> str:

@@ -299,7 +299,7 @@ class Histories:
             run=reading.run,
             twice=reading.again,
             again=again,
-            begun_again=again and begun_again(row[:place], row[place]),
+            begun_again=again and turn_again(row, place, reading.count) and begun_again(row[:place], row[place]),
             turn_less=reading.kind is Kind.SKIPPED and turn_again(usual, place, reading.count),
             early=not place and lane.lost and theirs.lost,
             went_on=reading.kind is not Kind.SKIPPED or usual[place] in row[place:],

@@ -15,6 +15,7 @@ from .besides import with_others
 from .finding import Finding, collective, not_told, of_clocks, of_earlier_runs
 from .follow import Chain, Follower
 from .history import Histories
+from .late import of_latecomers
 from .matching import odd_ones, shape
 from .meetings import Meeting, remarks, unfit
 from .model import Queues
@@ -56,7 +57,7 @@ def assess(queues: Queues) -> Assessment:
     meeting = unfit(queues)
     if meeting is not None:
         return Assessment(_judgement(queues, _unfit(meeting)))
-    return Assessment(None, (*_healthy(queues), *(said(queues, each) for each in moving[:MOST_TOLD])))
+    return Assessment(None, (*_healthy(queues), *(_on_its_way(queues, each) for each in moving[:MOST_TOLD])))
 
 
 def _standing(queues: Queues, chain: Chain, histories: Histories, motion: Motion) -> Finding | None:
@@ -68,6 +69,10 @@ def _standing(queues: Queues, chain: Chain, histories: Histories, motion: Motion
         details = (f"{words.capital(why)}.", *judged.details)
         return replace(judged, status=Status.WAITING, culprits=(), details=details)
     return judged
+
+
+def _on_its_way(queues: Queues, one: Stuck) -> str:
+    return f"{said(queues, one)}{of_latecomers(queues, one)}"
 
 
 def _healthy(queues: Queues) -> Iterable[str]:

@@ -14,6 +14,7 @@ from .follow import Chain
 from .model import Call, Queues
 from .names import at, named, ranks, say, word
 from .pairs import stuck_pairs
+from .readings import FARTHEST, due
 from .stuck import Kind, Stuck
 
 _OTHERS_ASKED = 2  # other ranks that are asked whether they call from that line in that group, too
@@ -27,38 +28,49 @@ def misdirected(queues: Queues, chain: Chain) -> Finding | None:
 
 
 def _wrong_peer(queues: Queues, chain: Chain, stuck: tuple[Stuck, ...]) -> Finding | None:
-    """A send or receive with another peer than its line had every time before, for which the usual peer waits."""
+    """A send or receive with another peer than its line had every time before, for which the usual peer waits.
+
+    Where the line takes its peers in turn, a call that completed may have taken another one's message.
+    """
     for one in stuck:
         if one.kind is not Kind.PEER:
             continue
-        usual = _usual_peer(queues, one)
-        wanting = _wanting(queues, usual, one) if usual not in one.awaited else None
-        if usual is not None and wanting is not None:
-            return _strayed(one, usual, wanting, chain)
+        strayed = _first_strayed(queues, one)
+        wanting = _wanting(queues, strayed.usual, one) if strayed is not None else None
+        if strayed is not None and wanting is not None:
+            return _strayed(one, strayed, wanting, chain)
     return None
 
 
-def _usual_peer(queues: Queues, one: Stuck) -> int | None:
-    """The one peer of all earlier calls from the same line; None where there were several, or too few calls."""
+class _Strayed(NamedTuple):
+    """A call with another peer than `usual`, which all earlier calls of its line had, or which came next in turn."""
+
+    call: Call
+    peer: int
+    usual: int
+    in_turn: bool
+    went_on: bool  # behind it the line made further calls
+
+
+def _first_strayed(queues: Queues, one: Stuck) -> _Strayed | None:
+    """The first of the last calls of its line, up to itself, with another peer than was due; None without a rule."""
     (rank,) = one.waiting
-    lane, call = one.group.peers[rank], one.calls[rank]
-    known = (
-        queues.call(lane, place)
-        for place in range(len(lane))
-        if lane.order[place] < one.order[rank] and lane.numbers[place] != one.number
-    )
-    peers = Counter(
-        each.target if call.op == "send" else each.source
-        for each in known
-        if each.op == call.op and each.frames == call.frames
-    )
-    if len(peers) != 1 or peers.total() < _TO_ONE_PLACE:
+    lane, call, members = one.group.peers[rank], one.calls[rank], one.group.members
+    until = (queues.call(lane, place) for place in range(len(lane)) if lane.order[place] <= one.order[rank])
+    made = [each for each in until if each.op == call.op and each.frames == call.frames]
+    peers = [each.target if call.op == "send" else each.source for each in made]
+    if any(peer is None or peer >= len(members) for peer in peers):
         return None
-    (place,) = peers
-    return one.group.members[place] if place is not None and place < len(one.group.members) else None
+    known = [members[peer] for peer in peers if peer is not None]
+    for place in range(max(_TO_ONE_PLACE, len(made) - FARTHEST), len(made)):
+        in_turn = len(set(known[:place])) > 1
+        next_one = due(known[:place]) if in_turn else (known[0], place)
+        if next_one is not None and next_one[0] != known[place]:
+            return _Strayed(made[place], known[place], next_one[0], in_turn, place < len(made) - 1)
+    return None
 
 
-def _wanting(queues: Queues, usual: int | None, one: Stuck) -> Stuck | None:
+def _wanting(queues: Queues, usual: int, one: Stuck) -> Stuck | None:
     """The call in which the usual peer waits for this rank, in the same group."""
     (rank,) = one.waiting
     return next(
@@ -76,20 +88,24 @@ def _wanting(queues: Queues, usual: int | None, one: Stuck) -> Stuck | None:
     )
 
 
-def _strayed(one: Stuck, usual: int, wanting: Stuck, chain: Chain) -> Finding:
-    (rank,), (peer,) = one.waiting, one.awaited
-    call, waits = one.calls[rank], wanting.calls[usual]
+def _strayed(one: Stuck, strayed: _Strayed, wanting: Stuck, chain: Chain) -> Finding:
+    (rank,), usual = one.waiting, strayed.usual
+    call, waits = strayed.call, wanting.calls[usual]
     verb, to, lacking = ("sends", "to", "receive") if call.op == "send" else ("receives", "from", "send")
+    told = f"were {to} rank {usual}"
+    if strayed.in_turn:
+        told = f"took their peers in turn, and rank {usual} was next"
+    unmet = "the last of them" if strayed.went_on else "it"
     return Finding(
         "point-to-point-deadlock",
         Certainty.LIKELY,
-        f"Rank {rank} {verb} {to} rank {peer} in {one.group.title}{at(call)}, where its earlier calls were {to} rank"
-        f" {usual}; rank {peer} has no {lacking} for it, and rank {usual} waits in a"
-        f" {word(waits)}{at(waits)} for rank {rank}.",
+        f"Rank {rank} {verb} {to} rank {strayed.peer} in {one.group.title}{at(call)}, where its earlier calls {told};"
+        f" rank {one.awaited[0]} has no {lacking} for {unmet}, and rank {usual} waits in a {word(waits)}{at(waits)} for"
+        f" rank {rank}.",
         culprits=((rank, call.where),),
         victims=victims((*chain.path, wanting), (rank,)),
         evidence=(
-            f"all earlier calls in the record of rank {rank} from there{at(call)} were {to} rank {usual}",
+            f"all earlier calls in the record of rank {rank} from there{at(call)} {told}",
             f"open on rank {usual}: a {word(waits)} {'to' if waits.op == 'send' else 'from'} rank {rank}{at(waits)}",
         ),
         waits=(*wait_edges(wanting, (rank,)), *wait_edges(one)),
@@ -174,14 +190,14 @@ def in_another_group(queues: Queues, chain: Chain) -> Finding | None:
 
 
 def _few_and_lines(one: Stuck) -> Iterator[tuple[list[int], Call]]:
-    """Fewer than half of the ranks, with each call that they, or the others, make there."""
+    """No more than half of the ranks, with each call that they, or the others, make there."""
     sides: dict[tuple[object, ...], list[int]] = {}
     for rank, call in one.calls.items():
         sides.setdefault((call.op, call.frames), []).append(rank)
     for there in sides.values():
         others = [rank for rank in one.calls if rank not in there]
         few = min(there, others, key=len)
-        if 0 < len(few) < len(one.calls) / 2:
+        if 0 < len(few) <= len(one.calls) / 2:
             yield sorted(few), one.calls[there[0]]
 
 
@@ -263,6 +279,6 @@ def _elsewhere(one: Stuck, other: Stuck, rank: int, chain: Chain) -> Finding:
             f"all earlier calls in the record of rank {rank} from there{at(call)} were in {one.group.title}",
             f"rank {rank} has not enqueued {collective(one)}, and {waits} for it there",
         ),
-        waits=(*wait_edges(one), *wait_edges(other)),
+        waits=(*wait_edges(one), *wait_edges(other, (rank,) if other.kind is Kind.MISMATCH else None)),
         fix=f"look at which group rank {rank} takes at this line",
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty
 from hangwatch.ranks.tensors import dtype_name, elements
 
 from .departures import AS_OFTEN, departed_in
-from .finding import Finding, collective, wait_edges
+from .finding import Finding, all_waits, collective, victims, wait_edges
 from .fresh import all_recorded, rounds_more, unlike_before
 from .history import Histories
 from .matching import kind_of, odd_ones, shape
@@ -17,6 +19,7 @@ from .next_calls import alternatives as _or_the_next
 from .next_calls import changes, may_be_next
 from .other_place import MISMATCH, UNEVEN, apart_from, one_line, or_else
 from .readings import out_of_order
+from .stuck import Kind as Stands
 from .stuck import Stuck
 
 SPLITS_FIX = (
@@ -27,14 +30,18 @@ _MESSAGES_FIX = (
     "give the send and its receive one shape and dtype: send the shape first, or pad what may be shorter, such as the"
     " last batch"
 )
+_ROOT_FIX = "let all ranks give the same root (dst of gather, src of scatter), and the root alone the list of tensors"
 _GRADIENTS_FIX = (
     "backward reduces gradients there: give every rank the same parameters, in one order, of one type and all of them"
     " used, and the same bucket sizes"
 )
 
 
-def mismatched(root: Stuck, histories: Histories) -> Finding:
-    """Different calls are paired under one number: blame is with what left the order before, else the minority."""
+def mismatched(root: Stuck, histories: Histories, path: Sequence[Stuck] = ()) -> Finding:
+    """Different calls are paired under one number: blame is with what left the order before, else the minority.
+
+    `path` are the calls of a chain that ends there, in which others may wait for the same ranks.
+    """
     before = departed_in(root, histories)
     if before is not None and not root.peers:
         return before
@@ -54,19 +61,23 @@ def mismatched(root: Stuck, histories: Histories) -> Finding:
     unsure = next_one and changes(root, who, histories)
     texts = _side_words(root)
     others = tuple(rank for rank in sorted(root.calls) if rank not in blamed)
+    elsewhere = [each for each in path if each.kind is Stands.ABSENT and each.awaited and {*each.awaited} <= {*who}]
     return Finding(
         causes[0],
         _certainty(told=bool(told) and not unsure, proven=agree and not next_one),
         _summary(root, texts) + (parted.said() if parted is not None else more),
         culprits=tuple((rank, root.calls[rank].where) for rank in blamed),
-        victims=others,
+        victims=tuple(sorted({*others, *victims(elsewhere, blamed)})),
         evidence=tuple(f"{_numbered(root)}{text}" for text in texts[:3]),
         alternatives=(
-            tuple(or_else(causes[1:], who or behind, parted))
-            or _or_a_round_more(behind)
-            or _or_the_next(who if next_one else [])
+            *_or_in_the_other_group(root, elsewhere),
+            *(
+                tuple(or_else(causes[1:], who or behind, parted))
+                or _or_a_round_more(behind)
+                or _or_the_next(who if next_one else [])
+            ),
         ),
-        waits=wait_edges(root, blamed) if others else (),
+        waits=(*all_waits(elsewhere), *(wait_edges(root, blamed) if others else ())),
         fix=_fix(root, histories) if causes[0] == MISMATCH else AS_OFTEN if more else "",
     )
 
@@ -92,6 +103,8 @@ def _fix(root: Stuck, histories: Histories) -> str:
         return _MESSAGES_FIX
     if all(kind_of(call) == "all_to_all" for call in calls):
         return SPLITS_FIX
+    if root.why and all(kind_of(call) in ("gather", "scatter") for call in calls):
+        return _ROOT_FIX
     return _GRADIENTS_FIX if histories.sited and all(map(of_no_line, calls)) else ""
 
 
@@ -178,6 +191,18 @@ def _or_a_round_more(behind: list[int]) -> tuple[Alternative, ...]:
         return ()
     said = f"all others have come to a call that is new to them: {ranks(behind)} may have a round more to make"
     return (Alternative(UNEVEN, Certainty.UNDETERMINED, said),)
+
+
+def _or_in_the_other_group(root: Stuck, elsewhere: Sequence[Stuck]) -> Iterator[Alternative]:
+    """A rank may have made the call for which others wait, and in the wrong group."""
+    for one in elsewhere:
+        (rank, *more), wanted = one.awaited, one.call
+        if not more and wanted is not None and rank in root.calls and shape(root.calls[rank]) == shape(wanted):
+            said = (
+                f"{say(one.waiting, 'waits', 'wait')} for rank {rank} in {collective(one)}{at(wanted)}: rank {rank} may"
+                f" have made that call in {root.group.title} instead"
+            )
+            yield Alternative(MISMATCH, Certainty.UNDETERMINED, said)
 
 
 def _side_words(root: Stuck) -> list[str]:

@@ -18,6 +18,7 @@ from .model import Lane, Queues
 from .moment import is_undated, is_young, open_s, since_s
 from .names import ranks
 from .stuck import Kind, Stuck, floor_of
+from .turns import OFTEN
 
 _ONE_MOMENT = 64  # calls between the moments of two records of one job; a record further behind is an older one
 _LAGGING = 2  # ranks, at least: a single record may be older than the others
@@ -27,7 +28,7 @@ _MISSED = 3  # ranks, at least, that are awaited in messages at once: pairs of a
 _OF_ALL = 8  # and one rank in so many
 _ROLES = 2  # of ranks that stand each at a place of its own
 _RECENT = 32  # calls of the same place that are looked at
-_TIMES_LATE = 5  # of them, at least, for a habit
+_TIMES_LATE = 5  # of them, at least, for a habit where nothing tells for how long the call has been open
 _AS_LONG = 4  # times as long as ever before is no habit: others have recorded events since then
 _GRAIN_S = 0.2  # torch looks for completions ten times a second: two looks
 _NO_DATE = "whether it stood still, these records do not tell"
@@ -134,7 +135,8 @@ class Lateness:
 def late_by_habit(queues: Queues, one: Stuck) -> Lateness | None:
     """How often the awaited ranks were the last before, in the same call; None where they were not, most of the times.
 
-    Each rank's waits are read from its own clock: from when it made a call to when its end was discovered.
+    Each rank's waits are read from its own clock: from when it made a call to when its end was discovered. Where the
+    dates of the files tell for how long the call had been open, that has to be no longer than in an earlier round.
     """
     lanes = one.group.lanes
     waiting = [lanes[rank] for rank in spread(one.waiting) if rank in one.calls]
@@ -148,7 +150,11 @@ def late_by_habit(queues: Queues, one: Stuck) -> Lateness | None:
         if known and None not in own:
             extra.append(median(known) - max(each for each in own if each is not None))
     late = [seconds for seconds in extra if seconds >= _GRAIN_S]
-    if len(late) < _TIMES_LATE or 4 * len(late) < 3 * len(extra) or since_s(queues, one) > _AS_LONG * max(late):
+    stood = open_s(queues, one)
+    times = _TIMES_LATE if stood is None else OFTEN
+    if len(late) < times or 4 * len(late) < 3 * len(extra):
+        return None
+    if (since_s(queues, one) > _AS_LONG * max(late)) if stood is None else (stood > max(late)):
         return None
     return Lateness(len(late), len(extra), median(late))
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TypeVar
 
-from .turns import OFTEN, sooner_than_ever
+from .turns import OFTEN, rounds
 
 Token = TypeVar("Token", bound=Hashable)
 
@@ -92,14 +92,15 @@ def _read(row: Sequence[int], usual: Sequence[int], place: int) -> Reading:
     extra = next((each for each in found if each.kind is Kind.EXTRA), None)
     if skipped is not None and extra is not None:
         return _of_both(skipped, extra, mine, list(row[:place]))
-    turns = extra.count if extra is not None and _are_turns(mine[: extra.count], list(row[:place])) else 0
+    turns = extra.count if extra is not None and are_turns(mine[: extra.count], list(row[:place])) else 0
     if extra is not None and _may_be_next_rounds(extra, mine, usual[:place]):
         extra = None
     if skipped is not None and extra is None and _tells_little(skipped, mine, row[:place]):
         return Reading(Kind.OTHER, whole=True)
     best = skipped or extra
     between = _scattered(mine, due)
-    if between is not None and _explains_more(between, best, mine):
+    again = best is not None and best is extra and turns > 0  # turns of a loop in a row are one change
+    if between is not None and not again and _explains_more(between, best, mine):
         best = replace(between, instead=turns)
     other = next((each for each in found if each.kind in (Kind.MOVED, Kind.OTHER)), None)
     if other is not None and (best is None or other.agreeing >= best.agreeing):
@@ -125,7 +126,7 @@ def _of_both(skipped: Reading, extra: Reading, mine: list[int], before: list[int
     that is made twice in a row is no greater change than one that is left out, where each is one call; calls that were
     made again are what counts where they are far fewer than those that would have been left out.
     """
-    again = _are_turns(mine[: extra.count], before)
+    again = are_turns(mine[: extra.count], before)
     to_the_end = [_to_the_end(each, mine) for each in (skipped, extra)]
     left_out = skipped.count * to_the_end[0]
     if again and to_the_end[1]:
@@ -161,7 +162,7 @@ def as_changed(
     return Reading(Kind.OTHER, 1, same - 1, whole=True) if same > 1 and (to_the_end or same >= ENOUGH) else None
 
 
-def _are_turns(added: list[int], before: list[int]) -> bool:
+def are_turns(added: list[int], before: list[int]) -> bool:
     """Whether calls are those made right before, once more or several times: turns of one loop."""
     sizes = (size for size in range(1, len(added) + 1) if len(added) % size == 0)
     return any(before[-size:] * (len(added) // size) == added for size in sizes)
@@ -208,13 +209,15 @@ def _until(calls: Sequence[int], token: Sequence[int], others: int) -> int:
 def _may_be_next_rounds(extra: Reading, mine: Sequence[int], before: Sequence[int]) -> bool:
     """The calls of a round, and little behind them: they may as well be the next rounds as added ones.
 
-    Not where the others' call comes behind fewer of them than between any two of such calls before.
+    Not where the others' call comes behind fewer, or more, of them than between any two of such calls before: then it
+    would have been left out several times.
     """
     added = mine[: extra.count]
     if extra.count <= extra.agreeing or not set(added) <= set(before):
         return False
     wanted = mine[extra.count]
-    return not sooner_than_ever([*before, wanted, *added], wanted, added[0])
+    *earlier, last = rounds([*before, wanted, *added], wanted, added[0])
+    return not earlier or min(earlier) <= last <= max(earlier)
 
 
 def _tells_little(skipped: Reading, mine: Sequence[int], before: Sequence[int]) -> bool:

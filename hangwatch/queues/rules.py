@@ -17,11 +17,12 @@ from .departures import by_count, departed_in, odd_one
 from .finding import Finding, all_waits, collective, not_told, split_unread, victims, wait_edges, without_record
 from .follow import Chain
 from .history import Histories
+from .late import late_host
 from .lone import alone, few_make_it, made_again, new_call, once_more
 from .misdirected import in_another_group, misdirected
 from .mismatch import mismatched
 from .model import COMPLETED, STATE, Communicator, Lane, Queues
-from .moment import ON_ITS_WAY_S, is_undated, open_s
+from .moment import ON_ITS_WAY_S, open_s
 from .motion import Lateness, late_by_habit
 from .names import at, named, of_one_path, ranks, say
 from .other_names import under_other_names
@@ -55,13 +56,15 @@ def judge(queues: Queues, chain: Chain, histories: Histories) -> Finding:
             return strayed
         if root.peers and (left := messages.left_out_before(queues, chain, histories)) is not None:
             return left
-        found = mismatched(root, histories)
+        found = mismatched(root, histories, chain.path)
         if found.certainty is not Certainty.UNDETERMINED:
             return found
         fewer = odd_one(root, histories) if not found.culprits else None
         if fewer is not None and fewer.rank in root.calls:
             return by_count(root, fewer, set(root.calls))
         return orders.parted(queues, chain, histories) or found
+    if (late := late_host(queues, chain)) is not None:
+        return late
     rules = {
         Kind.ABSENT: _absent,
         Kind.PEER: _peer,
@@ -98,7 +101,7 @@ def _absent(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         return _ahead(queues, root)
     if not new and _may_still_come(queues, root):
         return _ahead(queues, root)
-    habit = late_by_habit(queues, root) if is_undated(queues, root) else None
+    habit = late_by_habit(queues, root) if not (queues.live or root.expired) else None
     if habit is not None:
         return _late_again(queues, root, habit)
     return _never_came(queues, chain)
@@ -119,12 +122,17 @@ def _late_again(queues: Queues, root: Stuck, habit: Lateness) -> Finding:
         f" {words.verb(many, 'it is', 'they are')} slow, and whether the job stood still these records do not tell.",
         status=Status.WAITING,
         victims=root.waiting,
-        evidence=(usual, *_last_calls(queues, root.awaited, root)),
+        evidence=(usual, *_open_for(queues, root), *_last_calls(queues, root.awaited, root)),
         waits=wait_edges(root),
         fix=f"find out what makes {late} slow in every round; if the job stood still when these were written, look at"
         f" {words.verb(many, 'its host', 'their hosts')}",
         passing=True,
     )
+
+
+def _open_for(queues: Queues, root: Stuck) -> tuple[str, ...]:
+    stood = open_s(queues, root)
+    return () if stood is None else (f"by the time of the files, this one had been open for {words.duration(stood)}",)
 
 
 def _never_came(queues: Queues, chain: Chain) -> Finding:
@@ -143,7 +151,7 @@ def _never_came(queues: Queues, chain: Chain) -> Finding:
         victims=victims(path, absent),
         evidence=(*_last_calls(queues, absent, root), *stopped_sooner(root), *without_record(queues, root)),
         details=(f"{_HOST} {ranks(absent)}.",),
-        alternatives=tuple(_elsewhere(queues, absent)),
+        alternatives=tuple(_elsewhere(queues, absent, root)),
         waits=all_waits(reversed(path)),
         fix=f"find out what {ranks(absent)} did after the last call that is recorded: another path of the code,"
         " the end of its data, an exception, or a call that blocks the host",
@@ -151,9 +159,12 @@ def _never_came(queues: Queues, chain: Chain) -> Finding:
     )
 
 
-def _elsewhere(queues: Queues, absent: Iterable[int]) -> Iterator[Alternative]:
+def _elsewhere(queues: Queues, absent: Collection[int], root: Stuck) -> Iterator[Alternative]:
     """Where the host of a rank may be that has left a record, and so lived, and has nothing open in it."""
     alive = [rank for rank in absent if rank in queues.ranks]
+    if root.kind is Kind.MISSING and not root.group.default:
+        said = f"{root.group.title} may not have been made on {ranks(absent)}: no call of it is recorded there"
+        yield Alternative("new-group-mismatch", Certainty.UNDETERMINED, said)
     if alive:
         lived = f"{ranks(alive)} lived when {words.verb(len(alive), 'it', 'they')} left a {queues.record}"
         hosts = words.verb(len(alive), "its host was in code of its own", "their hosts were in code of their own")
@@ -245,6 +256,8 @@ def _stale(
 def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     """All ranks of which it is known have enqueued it; of some it is not known."""
     root = chain.roots[0]
+    if all(_is_whole(queues, rank) for rank in root.awaited):
+        return _never_came(queues, chain)
     missing = len(queues.missing())
     world = missing + len(queues.ranks)
     few = 2 * len(root.awaited) <= len(root.group.members) and (missing == 1 or 2 * missing < world)
@@ -282,6 +295,12 @@ def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         f" {words.verb(len(root.awaited), 'its process', 'their processes')} first",
         passing=True,
     )
+
+
+def _is_whole(queues: Queues, rank: int) -> bool:
+    """Whether a rank left a dump of all calls that it has made."""
+    dumped = rank in queues.ranks and rank in queues.versions  # a line of the watchdog tells no version of dumps
+    return dumped and not any(lane.lost for _, lane in queues.lanes_of(rank))
 
 
 def _that_of(who: Collection[int]) -> str:

@@ -380,7 +380,8 @@ def _without_half_a_bundle(calls: list[Call], lane: Lane) -> None:
     if not lane.lost:
         return
     oldest = lane.places(lane.numbers[0])
-    if calls[lane.calls[oldest[-1]]].op == "coalesced" and lane.done(oldest[-1]) and len(oldest) < len(lane):
+    ends = calls[lane.calls[oldest[-1]]].op.endswith("coalesced")
+    if ends and lane.done(oldest[-1]) and len(oldest) < len(lane):
         lane.forget(len(oldest))
 
 

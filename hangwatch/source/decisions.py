@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hangwatch.source.guards import asks_rank
-from hangwatch.source.syntax import CLOCKS, FILES, called, is_added_to, within
+from hangwatch.source.syntax import CLOCKS, DRAWS, FILES, called, is_added_to, within
 
 Asks = Literal["rank", "value", "check", "alike"]
 
@@ -57,19 +57,7 @@ _SIZES = frozenset({"len", "numel", "size", "shape", "sum", "count"})
 _PLAIN = frozenset(
     {"bool", "float", "int", "abs", "round", "max", "min", "item", "sum", "mean", "detach", "cpu", "tolist"}
 )
-_OF_CHANCE = CLOCKS | {
-    "random",
-    "randint",
-    "rand",
-    "randn",
-    "randperm",
-    "normal",
-    "uniform",
-    "choice",
-    "sample",
-    "multinomial",
-    "bernoulli",
-}
+_OF_CHANCE = CLOCKS | DRAWS
 _VERDICTS = re.compile(
     r"^(is|should|need|needs|must|do|want|wants)_|improved|better|best|stop|save|retry|redo|converged|trigger|expired"
     r"|request|preempt|interrupt|terminat|signal|flag"

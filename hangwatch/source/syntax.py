@@ -11,6 +11,21 @@ SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 CLOCKS = frozenset(
     {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "now"}
 )
+DRAWS = frozenset(
+    {
+        "random",
+        "randint",
+        "rand",
+        "randn",
+        "randperm",
+        "normal",
+        "uniform",
+        "choice",
+        "sample",
+        "multinomial",
+        "bernoulli",
+    }
+)  # what a generator of random numbers gives
 FILES = frozenset(
     {"exists", "isfile", "isdir", "is_file", "is_dir", "getmtime", "getsize", "stat", "listdir", "iterdir", "glob"}
 )  # what a node finds on its disk, at that moment

@@ -63,6 +63,7 @@ export interface LoaderFacts {
   sampler_indices_hash: string;
   previous_indices_hash: string;
   first_epoch: number | null;
+  looked: Frame | null;
   drawn_per_epoch: number[];
   exhausted_per_epoch: boolean[];
 }

@@ -223,8 +223,8 @@ class Sites:
 
     def remembers(self, rank: int) -> bool:
         """Its board has all calls of Python code still, the first one was of its first steps, or it made none."""
-        calls, reading = self.in_order(rank), self.case.ranks[rank].evidence.reading
-        all_kept = reading is not None and bool(reading.calls) and reading.calls_dropped == 0
+        calls, evidence = self.in_order(rank), self.case.ranks[rank].evidence
+        all_kept = bool(evidence.board_calls) and evidence.boards_all_calls
         return not calls or all_kept or calls[0].seq <= 1 or (calls[0].step is not None and calls[0].step <= 1)
 
     def used_from(self, rank: int, call: Collective, maker: int) -> bool:

@@ -14,11 +14,12 @@ from hangwatch.facts.differences.unreduced import Unreduced, unreduced
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Frame
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.step.rank_local_decision.advice import OF_A_DRAW, drawn_at_random
 from hangwatch.stacks.frames import user_frame
 
 _FOR_MODULES = (
     "run every module on every rank: send an empty or dummy input through it and add its output times 0;"
-    " ZeRO-3: set_z3_leaf_modules; random drops: the same generator on all ranks"
+    " ZeRO-3: set_z3_leaf_modules"
 )
 
 
@@ -133,7 +134,7 @@ def _without_module(case: Case, found: Disagreement) -> Finding:
     usual = len(found.made) == len(found.without) and of_every_step(case, found)
     odd = skipped or (found.without if usual else found.odd)
     when = words.in_step(found.step)
-    ways = conditions(found.ways)
+    ways, by_chance = conditions(found.ways), drawn_at_random(found.ways)
     one = found.ways[0].where if len(found.ways) == 1 else None
     witnesses = (
         Witness(Kind.PLACE, f"{made} called {found.name}{when} more often than {without}"),
@@ -146,7 +147,7 @@ def _without_module(case: Case, found: Disagreement) -> Finding:
         case.weigh(witnesses) if named and not case.any_rank_failed else Certainty.LIKELY,
         f"The ranks did not run the same parts of the model{when}: {made} called {found.name} more often than"
         f" {without}; {ways} decides.",
-        fix=_FOR_MODULES,
+        fix=OF_A_DRAW if by_chance else _FOR_MODULES,
         culprits=case.culprits(odd, one),
         victims=case.victims(odd),
         step=found.step,

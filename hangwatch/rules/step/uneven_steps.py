@@ -92,7 +92,7 @@ def uneven_steps(case: Case) -> Finding | None:
         fix=FIX_RESUMED if resumed else _fix(case, culprits, sizes),
         culprits=case.culprits_at(culprits, at_its_loader),
         step=StepName(uneven.epoch, uneven.fewest, _step_of(first, uneven)),
-        evidence=(*((sizes,) if sizes else ()), *_from(case, short)),
+        evidence=(*((sizes,) if sizes else ()), *_from(case, short), *_after_a_look(case)),
         witnesses=witnesses,
         awaited=short,
     )
@@ -131,6 +131,16 @@ def _from(case: Case, ranks: tuple[int, ...]) -> tuple[str, ...]:
     other = samplers.pop() if len(samplers) == 1 else ""
     known = not other or other in TORCHS_SAMPLERS
     return () if known else (f"the loader of {case.name(ranks)} takes its samples from {other}",)
+
+
+def _after_a_look(case: Case) -> tuple[str, ...]:
+    """Ranks that alone drew a batch before the training: a sampler that counts its passes is one ahead there."""
+    looked = {view.rank: place for view in case if view.loader is not None and (place := view.loader.looked)}
+    if not looked or len(looked) == len(case.ranks):
+        return ()
+    where = words.at(next(iter(looked.values())))
+    drew = f"{case.name(looked)} alone drew a batch of that loader before the training{where}"
+    return (f"{drew}: its sampler may give other batches since",)
 
 
 def _as_many(uneven: Uneven) -> str:

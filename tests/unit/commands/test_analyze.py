@@ -283,6 +283,11 @@ def test_a_log_of_nothing_of_use_is_read_and_told(tmp_path: Path, capsys: Captur
         assert capsys.readouterr().out.startswith(expected)
     assert main(["analyze", str(tmp_path / "run.log"), str(tmp_path / "out-17")]) == 0
     assert "in these 2 logs (4 lines read)" in capsys.readouterr().out
+    # AND so it is with a folder in which no other text is
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "output.txt").write_text("epoch 1\nepoch 2\n")
+    assert main(["analyze", str(tmp_path / "job")]) == 0
+    assert capsys.readouterr().out.startswith(expected)
     # AND no report is made of it
     assert main(["analyze", str(tmp_path / "run.log"), "--json", "-"]) == 0
     said = capsys.readouterr()

@@ -67,3 +67,19 @@ def test_none_is_named_where_a_place_of_the_group_is_no_known_rank(tmp_path: Pat
 def test_none_is_named_where_reporters_are_of_two_groups(tmp_path: Path) -> None:
     odd = call(1, "ALLGATHER", "4")
     assert not told(tmp_path, *(mismatch(rank, call(0, "ALLREDUCE", "4"), odd) for rank in (2, 4))).culprits
+
+
+def test_the_last_line_of_a_traceback_tells_as_much_alone(tmp_path: Path) -> None:
+    """A filter on errors leaves no more of it."""
+    odd = call(3, "ALLREDUCE", "1")
+    reports = [mismatch(rank, call(rank, "ALLREDUCE", "1000"), odd) for rank in range(3)]
+    whole = "\n".join((*reports, mismatch(3, odd, call(0, "ALLREDUCE", "1000"))))
+    alone = [line for line in whole.splitlines() if "Detected mismatch" in line]
+    assert [each.rank for each in told(tmp_path, *alone).culprits] == [3]
+    assert told(tmp_path, whole).summary.replace(" (train.py:42)", "") == told(tmp_path, *alone).summary
+
+
+def test_such_a_line_behind_which_the_rank_goes_on_was_caught(tmp_path: Path) -> None:
+    """A program that writes what it caught, in torch's own manner."""
+    steps = [f"[rank1]: step {step}" for step in range(20)]
+    assert judged(tmp_path, "\n".join(("[rank1]: ValueError: bad sample", *steps))).judgement is None

@@ -325,9 +325,56 @@ def test_an_exception_for_lack_of_a_gpu_s_memory_is_advised_on_as_such(tmp_path:
     assert "use less of the GPU's memory" in found.fix
 
 
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        ("OSError: [Errno 28] No space left on device: '/ckpt/rank3.pt'", "free space on that disk"),
+        ("RuntimeError: CUDA error: invalid device ordinal", "no more processes on a node than it has GPUs"),
+        ("RuntimeError: CUDA error: device-side assert triggered", "is out of range"),
+        ("ValueError: bad", "mend what raised it (train.py:42)"),
+    ],
+)
+def test_the_advice_follows_from_the_words_of_an_exception(error: str, advice: str, tmp_path: Path) -> None:
+    assert advice in told(tmp_path, trace(3, error)).fix
+
+
+def test_a_node_that_failed_is_named_where_the_scheduler_ended_the_job_for_it(tmp_path: Path) -> None:
+    cancelled = "slurmstepd: error: *** JOB 7 ON a CANCELLED AT 2025-11-24T13:02:10 DUE TO NODE FAILURE, SEE LOG ***"
+    found = told(tmp_path, "srun: error: Node failure on gpu-14", cancelled)
+    assert (found.cause, [each.host for each in found.culprits]) == ("node-lost", ["gpu-14"])
+    assert found.fix.startswith("drain gpu-14")
+
+
+def test_versions_of_nccl_that_do_not_match_are_told_as_people_write_them(tmp_path: Path) -> None:
+    line = "a:1:2 [0] init.cc:914 NCCL WARN Mismatched NCCL version detected : rank 0 22105 rank 8 22005"
+    found = told(tmp_path, line)
+    assert found.cause == "launch-mismatch"
+    assert found.summary == "Rank 0 has NCCL 2.21.5 and rank 8 has NCCL 2.20.5, which do not work together."
+
+
 @pytest.mark.parametrize("key", ["line", "log", "message", "_raw"])
 def test_what_a_collector_of_logs_has_put_into_records_is_taken_out_of_them(key: str, tmp_path: Path) -> None:
     records = [json.dumps({"ts": "2026-11-28T03:11:00Z", "pod": "job-1", key: line}) for line in trace(3).splitlines()]
     assert told(tmp_path, *records) == told(tmp_path, trace(3))
     assert named(told(tmp_path, *(record[:-2] for record in records), trace(3))) == [3]  # records that are cut off
     assert named(told(tmp_path, '{"line":' * 2000, trace(3))) == [3]  # and one that is none
+
+
+def test_a_launcher_that_names_no_rank_says_that_its_process_failed(tmp_path: Path) -> None:
+    """As that of accelerate, by the exit status of the one process that it has started."""
+    own = (
+        'Traceback (most recent call last):\n  File "/w/run.py", line 140, in main\n    load()\nValueError: bad size\n'
+    )
+    launch = "/opt/conda/lib/python3.11/site-packages/accelerate/commands/launch.py"
+    ended = "subprocess.CalledProcessError: Command '['python', 'run.py']' returned non-zero exit status 1."
+    launcher = (
+        f'Traceback (most recent call last):\n  File "{launch}", line 763, in simple_launcher\n    raise\n{ended}\n'
+    )
+    found = told(tmp_path, own + launcher)
+    assert found.cause == "exception-on-one-rank"
+    assert found.summary.startswith("A process of this job raised an exception (run.py:140): ValueError: bad size")
+    # BUT a program that calls a tool which fails, and goes on, has not failed
+    tool = launcher.replace(launch, "/w/run.py")
+    path = tmp_path / "run.log"
+    path.write_text(f"{own}{tool}step 1\n")
+    assert not read(path, Logs())

@@ -149,3 +149,40 @@ def test_a_pod_with_several_containers_is_blamed_once(tmp_path: Path) -> None:
     for text in (both, json.dumps(evicted)):
         found = judgement(tmp_path, pod_json=text).verdict
         assert (found.certainty, len(found.culprits)) == ("likely", 1)
+
+
+LISTED = """\
+NAME             READY   STATUS      RESTARTS      AGE   IP           NODE
+trainer-0        1/1     Running     1 (9m ago)    31m   10.244.1.7   node-11
+trainer-1        0/1     {status}0             31m   10.244.4.7   node-17
+"""
+
+
+def listed(status: str) -> str:
+    return LISTED.format(status=status.ljust(12))
+
+
+def test_the_table_of_pods_names_the_one_that_was_killed(tmp_path: Path) -> None:
+    found = judgement(tmp_path, pods_txt=listed("OOMKilled"))
+    assert [each.host for each in found.verdict.culprits] == ["node-17"]
+    assert found.verdict.summary.startswith("Kubernetes says of pod trainer-1 on node node-17: OOMKilled")
+    assert "more memory" in found.verdict.fix
+    # AND without the columns of `-o wide` its name is what is known
+    narrow = "\n".join(line[:50] for line in listed("Evicted").splitlines())
+    assert [each.host for each in judgement(tmp_path, pods_txt=narrow).verdict.culprits] == ["trainer-1"]
+
+
+def test_pods_that_run_or_failed_for_a_reason_not_told_are_not_blamed(tmp_path: Path) -> None:
+    for status in ("Running", "Completed", "Error"):
+        assert assessed(tmp_path, pods_txt=listed(status)).judgement is None
+
+
+def test_the_fix_for_an_eviction_follows_the_resource(tmp_path: Path) -> None:
+    head = "Name:             trainer-1\nNode:             node-12/10.2.0.12\nStatus:           Failed\n"
+    for resource, fix in (("ephemeral-storage", "the node's own disk"), ("memory", "more memory")):
+        told = (
+            f"Reason:           Evicted\nMessage:          The node was low on resource: {resource}. Threshold: 1Gi\n"
+        )
+        found = judgement(tmp_path, pod_txt=head + told)
+        assert f"Evicted (The node was low on resource: {resource});" in found.verdict.summary
+        assert fix in found.verdict.fix

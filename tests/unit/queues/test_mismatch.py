@@ -348,3 +348,21 @@ def test_a_call_of_a_helper_in_the_function_of_the_loop_need_not_be_behind_the_l
     found = verdict(Nested(every(6, program, {3: failed}), timed=False), tmp_path)
     assert (found.cause, blamed(found), found.certainty) == ("rank-local-decision", [3], "undetermined")
     assert "uneven-steps" in [each.cause for each in found.alternatives]
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_ranks_that_wait_for_the_odd_one_in_another_group_are_told_of(alike: bool, tmp_path: Path) -> None:
+    """Rank 1 may have made their call, and in the wrong group, where it is the same one."""
+    groups: dict[str, tuple[int, ...]] = {"node0": (0, 1, 2, 3), "node1": (4, 5, 6, 7)}
+
+    def rounds(rank: int, count: int) -> list[Step]:
+        own: list[Step] = [Call("all_reduce", 10, 64), Call("barrier", 30, 1, f"node{rank // 4}"), Sync()]
+        return own * count
+
+    programs = {rank: rounds(rank, 4) for rank in range(8)}
+    programs[1] = [*rounds(1, 2), Call("all_reduce", 10, 64), Call("barrier" if alike else "all_gather", 34, 1), Sync()]
+    found = verdict(JobDumps(programs, groups), tmp_path)
+    assert blamed(found) == [1]
+    assert (found.waits[0].rank, found.waits[0].also, found.waits[0].awaited) == (0, (2, 3), (1,))
+    told = [each.why_not for each in found.alternatives]
+    assert any("rank 1 may have made that call in the default group instead" in each for each in told) is alike

@@ -154,6 +154,29 @@ def test_a_rank_that_was_late_each_time_before_may_be_no_more_than_slow(tmp_path
     )
 
 
+@pytest.mark.parametrize(("minutes", "status"), [(9, Status.WAITING), (13, Status.HUNG)])
+def test_a_wait_as_long_as_those_of_earlier_rounds_is_no_hang(minutes: int, status: Status, tmp_path: Path) -> None:
+    """A trainer computes for minutes, and the ranks that generate wait for its weights: by the dates of the files."""
+    apart = 800_000 * MS  # of which the trainer computes most
+    rounds = [Record(3, 2, waits_ms=700_000) for _ in range(4)]
+    rounds[0] = Record(2, 2)
+    for rank, record in enumerate(rounds):
+        document = _document(record, len(rounds))
+        for entry in document["entries"]:
+            for time in ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns"):
+                entry[time] = entry[time] and entry[time] + entry["collective_seq_id"] * apart
+        _write(document, tmp_path, rank)
+        open_since = START + 3 * (apart + STEP_MS * MS) - 700_000 * MS
+        os.utime(tmp_path / f"nccl_trace_rank_{rank}", ns=(open_since + minutes * 60 * 1000 * MS,) * 2)
+    found = evidence_files.sort_out([tmp_path]).assessment.judgement
+    assert found is not None
+    assert found.status is status
+    if status is Status.WAITING:
+        assert found.verdict.culprits == ()
+        assert "in 2 of the last 2 such calls the others had waited longer than rank 0" in found.verdict.evidence[0]
+        assert found.verdict.evidence[1] == "by the time of the files, this one had been open for 9 min"
+
+
 def test_a_rank_that_was_never_late_before_is_awaited(tmp_path: Path) -> None:
     records = [Record(31, 30) for _ in range(8)]
     records[6] = Record(30, 30)

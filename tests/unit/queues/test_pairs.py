@@ -16,7 +16,7 @@ from hangwatch.recorder import QueueReader
 from tests.dump_programs import around, pipe, pipeline
 from tests.dump_verdicts import blamed, verdict
 from tests.dump_world import WORLD as WORLD_GROUP
-from tests.dump_world import Call, JobDumps, Step, Stop, Sync, every
+from tests.dump_world import Call, JobDumps, Step, Stop, Sync, every, mesh
 
 WORLD = 4
 
@@ -161,6 +161,26 @@ def test_a_line_with_several_peers_has_no_usual_one(tmp_path: Path) -> None:
     assert "earlier calls" not in found.summary
 
 
+def server(turn: tuple[int, ...], kind: str) -> JobDumps:
+    """Rank 0 exchanges a message with each other one in turn, from one line; in the last round with those of `turn`."""
+    own = [Call(kind, 410, 32, peer=peer) for peer in (1, 2, 3) * 4 + turn]
+    other = "recv" if kind == "send" else "send"
+    programs: dict[int, list[Step]] = {0: [*own, Sync()]}
+    for rank in (1, 2, 3):
+        programs[rank] = [*[Call(other, 400, 32, peer=0)] * 5, Sync()]
+    return JobDumps(programs)
+
+
+@pytest.mark.parametrize(("kind", "to"), [("send", "sends to"), ("recv", "receives from")])
+def test_a_line_that_took_its_peers_in_turn_left_one_out(kind: str, to: str, tmp_path: Path) -> None:
+    """The message to the wrong peer was received, as that peer's own; it waits with the next one."""
+    found = verdict(server((1, 3, 3), kind), tmp_path)
+    assert blamed(found) == [0]
+    assert f"Rank 0 {to} rank 3 in the default group (train.py:410), where its earlier calls took" in found.summary
+    assert "rank 2 was next" in found.summary
+    assert "and rank 2 waits" in found.summary
+
+
 def test_a_stage_that_stopped_is_named_and_not_the_one_before(tmp_path: Path) -> None:
     found = verdict(pipe({2: pipeline(2, 2)[:-1]}), tmp_path)
     assert blamed(found) == [2]
@@ -189,6 +209,19 @@ def test_a_call_in_another_group_than_ever_before_is_told(tmp_path: Path) -> Non
     assert "ranks 0-1 and 3 wait for it in all_reduce 4 of group 1 (ema)" in found.summary
 
 
+def test_ranks_that_wait_there_in_another_call_are_told_with_theirs(tmp_path: Path) -> None:
+    """Rank 1 gathers among all instead of its half; all others have enqueued the next call of all."""
+
+    def rounds(rank: int, group: str = "") -> list[Step]:
+        return [Call("all_gather", 88, 32, group or f"tp{rank // 4}", out=128), Call("all_reduce", 99, 1), Sync()]
+
+    programs = {rank: rounds(rank) * 5 for rank in range(8)}
+    programs[1] = [*rounds(1) * 3, *rounds(1, "world"), *rounds(1)]
+    found = verdict(JobDumps(programs, mesh(2, 4)), tmp_path)
+    assert blamed(found) == [1]
+    assert [(edge.rank, edge.where.line) for edge in found.waits if edge.where] == [(0, 88), (0, 99)]
+
+
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_call_in_another_group_is_told_where_hosts_run_ahead(waits: bool, tmp_path: Path) -> None:
     """Nobody waits for the rank in its usual group: the call of the next round stands in the place there."""
@@ -204,6 +237,20 @@ def test_a_call_in_another_group_is_told_where_hosts_run_ahead(waits: bool, tmp_
         "Rank 2 called all_reduce 4 of the default group (train.py:42), where its earlier calls were in"
         in found.summary
     )
+
+
+def test_of_two_ranks_the_one_whose_line_never_was_in_that_group_is_told(tmp_path: Path) -> None:
+    """A layer's call goes to the group of the replicas, which are two: their own call stands against it there."""
+
+    def rank_turn(rank: int, group: str = "") -> list[Step]:
+        layer = [Call("all_reduce", 31, 512, group or f"tp{rank // 4}"), Call("all_reduce", 31, 512, f"tp{rank // 4}")]
+        return [*layer, Call("all_reduce", 150, 9000, f"dp{rank % 4}"), Call("all_reduce", 99, 1)]
+
+    programs = {rank: rank_turn(rank) * 6 for rank in range(8)}
+    programs[5] = [*rank_turn(5) * 4, *rank_turn(5, "dp1"), *rank_turn(5)]
+    found = verdict(JobDumps(programs, mesh(2, 4)), tmp_path)
+    assert (found.cause, blamed(found)) == ("collective-mismatch", [5])
+    assert "Rank 5 called all_reduce 5 of group 4 (dp1) (train.py:31), where its earlier calls were in" in found.summary
 
 
 def test_a_first_call_that_all_made_in_another_group_is_no_stray_one(tmp_path: Path) -> None:

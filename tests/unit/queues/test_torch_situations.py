@@ -182,6 +182,7 @@ def test_two_ranks_that_are_each_the_root_of_a_gather_do_not_fit() -> None:
     assert found is not None
     assert (found.verdict.cause, [each.rank for each in found.verdict.culprits]) == ("collective-mismatch", [2])
     assert "ranks 0 and 2 are each root of it" in found.verdict.summary
+    assert "the same root" in found.verdict.fix
 
 
 COLLECTIVES = {

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.dump_programs import BUCKETS, TURN
-from tests.dump_verdicts import verdict_on
-from tests.dump_world import Call, JobDumps, Join, Step, StuckKernel, Sync, every
+from tests.dump_verdicts import blamed, verdict_on
+from tests.dump_world import Call, JobDumps, Join, Step, Stop, StuckKernel, Sync, every
 
 GATHERS: list[Step] = [Call("_all_gather_base", 55, size, out=4 * size) for size in (64, 96)]
 BACKWARD = 56  # a call from there has no frames on any rank: torch's own thread makes it
@@ -168,3 +168,13 @@ def test_a_rank_with_a_line_of_another_group_is_not_called_a_rank_without_a_line
     found = verdict_on(tmp_path)
     assert [each.rank for each in found.culprits] == [2]
     assert "the line of the watchdog of rank 1 does not tell of the default group" in found.evidence
+
+
+def test_a_dump_without_a_call_of_the_group_is_there_and_tells_enough(tmp_path: Path) -> None:
+    """Rank 2 stands before its first call: its record is whole, so that no other one of it is wanted."""
+    JobDumps(every(4, [*TURN], {2: [Stop()]}), status=False).write(tmp_path)
+    rewrite(tmp_path, (2,), lambda document: document.pop("pg_config"))
+    found = verdict_on(tmp_path)
+    assert blamed(found) == [2]
+    assert found.summary.startswith("Rank 2 never enqueued all_reduce 1 of the default group")
+    assert "give the records" not in found.fix

@@ -255,17 +255,19 @@ def test_all_is_completed_up_to_the_first_that_is_not(calls: tuple[tuple[int, bo
     assert flight_recorder.completed_through(calls) == through
 
 
-def _coalesced(record: int, number: int, *sizes: int) -> list[dict[str, Any]]:
+def _coalesced(record: int, number: int, *sizes: int, end: str = "coalesced") -> list[dict[str, Any]]:
     made = {"collective_seq_id": number, "state": "completed", "retired": True, "process_group": ("", "default_pg")}
     parts = [
         _entry(**made, profiling_name="nccl:all_reduce", input_sizes=[[size]], output_sizes=[[size]]) for size in sizes
     ]
-    parts.append(_entry(**made, profiling_name="nccl:coalesced", input_sizes=[], output_sizes=[]))
+    parts.append(_entry(**made, profiling_name=f"nccl:{end}", input_sizes=[], output_sizes=[]))
     return [{**part, "record_id": record + place} for place, part in enumerate(parts)]
 
 
-def test_what_the_ring_has_left_of_coalesced_calls_does_not_count_as_all_of_them() -> None:
-    whole = [*_coalesced(0, 1, 8, 16), *_coalesced(3, 2, 8, 16), *_coalesced(6, 3, 8, 16)]
+@pytest.mark.parametrize("end", ["coalesced", "ALLGATHER_coalesced"])
+def test_what_the_ring_has_left_of_coalesced_calls_does_not_count_as_all_of_them(end: str) -> None:
+    """The end of a coalesced call has a name of its own where the user made one call of uneven parts."""
+    whole = [entry for record in (0, 3, 6) for entry in _coalesced(record, record // 3 + 1, 8, 16, end=end)]
     for lost in range(1, 6):
         dumps = {0: _dump(*whole), 1: _dump(*whole[lost:]), 2: _dump(*whole)}
         queues = _read(dumps)

@@ -14,6 +14,7 @@ from hangwatch_agent.rank.hooks.lengths import asked_by_torch, batches, integer,
 
 MOST_EPOCHS = 64
 MOST_WORKERS = 256
+TORCHS = "torch.utils.data.sampler"
 FOR_ITER = opcode.opmap["FOR_ITER"]
 
 
@@ -33,6 +34,7 @@ class Pass:
         self.drawn = 0
         self.open = True
         self.asked = False  # for a batch
+        self.where: Any = None  # the user's line that made it
         self.steps = 0  # that the rank had begun by then
         self.calls = 0  # that it had made by then
         self.kept = False  # its loader holds the iterator: for persistent workers, or to save its state
@@ -126,6 +128,7 @@ class LoaderSlot:
     def begin(self, current: Pass, loader: Any, iterator: Any, where: Any) -> None:
         """There is a new iterator of this loader."""
         self._newest = current
+        current.where = where
         current.kept = bool(own(iterator, "_persistent_workers")) or own(loader, "_iterator") is iterator
         self._loader = weakref.ref(loader) if loader is not None else None
         self.skipped = _skipped(own(iterator, "_index_sampler"))
@@ -149,6 +152,7 @@ class LoaderSlot:
         if looked:
             for name in ("drawn_per_epoch", "exhausted_per_epoch"):
                 self.facts[name] = self.facts[name][:-1]
+            self.facts["looked"] = _frame(before.where) if before is not None else None
             self._epoch -= 1
         self._pass = current
         self._epoch += 1
@@ -270,9 +274,14 @@ def _asked_length(loader: Any) -> int | None:
 
 
 def _sampler(loader: Any, iterator: Any) -> Any:
-    """The sampler of samples: the one inside the batch sampler, where the loader batches."""
+    """The sampler of samples: the one inside the batch sampler, where the loader batches.
+
+    A batch sampler of the program's may choose the samples itself: then the loader's own sampler chooses none.
+    """
     index_sampler = own(iterator, "_index_sampler")
     inner = own(index_sampler, "sampler")
+    if inner is None and type(index_sampler).__module__ != TORCHS:
+        inner = index_sampler
     sampler = inner if inner is not None else own(loader, "sampler", index_sampler)
     return None if _is_endless(sampler) else sampler
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 
@@ -15,11 +15,12 @@ from hangwatch.facts.calls.hash_order import by_hash
 from hangwatch.facts.calls.last_calls import brought_down, end_sentences
 from hangwatch.facts.calls.mismatches import Shape, culprits_at, differing, mispaired, place_of, shape
 from hangwatch.facts.calls.queues import departure_of
+from hangwatch.facts.calls.skip_paths import condition, own_condition
 from hangwatch.facts.case import Case
 from hangwatch.facts.messages.peer_sizes import unlike_pair
 from hangwatch.facts.rank_end import aborted_for_its_size
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty, Collective, Status, StepName
+from hangwatch.model import Certainty, Collective, Frame, Status, StepName
 from hangwatch.queues.departure import Departure
 from hangwatch.queues.departure_words import habit_of
 from hangwatch.ranks.issuers import issuer
@@ -80,8 +81,19 @@ def _fix(case: Case, sides: dict[Shape, list[int]], calls: dict[int, Collective]
         return "agree on the root: choose it from what is the same on every rank, or broadcast the choice from rank 0"
     lines = [{words.place(place_of(case, rank, calls)) for rank in ranks} for ranks in sides.values()]
     if all(lines) and not set.intersection(*lines):
-        return "the ranks are at different lines: decide alike on every rank whether, and how often, each call is made"
+        decide = (
+            "the ranks are at different lines: decide alike on every rank whether, and how often, each call is made"
+        )
+        return "; ".join((decide, *_behind(case, calls)))
     return ""  # as the catalogue says
+
+
+def _behind(case: Case, calls: dict[int, Collective]) -> Iterator[str]:
+    """The conditions that lead to these calls, of whose values the ranks may have their own."""
+    for place in by_value({rank: path(call.frames) for rank, call in calls.items()}):
+        way = own_condition(case, place) if place else None
+        if way is not None:
+            yield f"{words.place(Frame(*place[0], ''))} is behind {condition(way)}"
 
 
 def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) -> Finding:

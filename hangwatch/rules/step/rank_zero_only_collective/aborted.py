@@ -31,6 +31,7 @@ from hangwatch.model import Certainty, Collective, Frame, Status
 from hangwatch.ranks.last_words import Kind
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.step.rank_zero_only_collective.witnesses import behind, call_on_every_rank, condition_of
 from hangwatch.rules.turns import equal_turns
 from hangwatch.stacks.activity import IN_DDPS_FORWARD, Within
 from hangwatch.stacks.frames import name_of
@@ -56,8 +57,10 @@ def _complete(case: Case) -> bool:
 
 def _is_new(case: Case, last: Last, known: set[Site]) -> bool:
     """No rank had ever called there. What C++ code issued leaves no record: unknown where such calls are usual."""
-    if not known or any(same(place._replace(kind=""), last.site) for place in known):
+    if any(same(place._replace(kind=""), last.site) for place in known):
         return False
+    if not known:
+        return last.call is not None and all(view.evidence.boards_all_calls for view in case)
     return last.call is not None or _complete(case)
 
 
@@ -89,14 +92,16 @@ def _at_a_new_place(case: Case, lasts: dict[int, Last]) -> Finding | None:
     caller = _first_unlike(last, known) if below is None else last.where
     when = words.in_step(view.step)
     line = words.place(below or caller)
+    way = condition_of(case, view.rank, last.site.lines)
     return _found(
         case,
         view,
         caller,
-        f"{words.ranks([view.rank], capital=True)} called {_called(last, caller, below)}{when}; no rank had ever called"
-        " a collective from there, and the call was paired with another one of the other ranks.",
+        f"{words.ranks([view.rank], capital=True)} called {_called(last, caller, below)}{when}{behind(way)}; no rank"
+        " had ever called a collective from there, and the call was paired with another one of the other ranks.",
         f"no rank has an earlier collective from {line} on its board",
         *_ahead(case, passed),
+        fix=call_on_every_rank(way),
     )
 
 

@@ -359,6 +359,9 @@ def test_a_batch_of_the_training_loader_that_was_looked_at_is_no_epoch(
             assert watched.reading.progress.epoch == epoch
             optimizer_step(watched)
     assert (watched.loader.epoch, watched.loader.drawn_per_epoch) == (1, (3, 3))
+    assert watched.loader.looked is not None
+    assert watched.loader.where is not None
+    assert watched.loader.looked.line == watched.loader.where.line - 5
     assert watched.steps == [(0, 0, 0), (1, 0, 1), (2, 0, 2), (3, 1, 0), (4, 1, 1), (5, 1, 2)]
 
 
