@@ -182,8 +182,8 @@ def _first_open(group: Group, last: int) -> int:
 def threads_of(case: Case, found: Mismatch) -> tuple[str, ...]:
     """The threads whose calls were paired, if there are two that share the group; else none.
 
-    They share it where one rank has issued from both, and no thread is that of one rank alone: the others have one that
-    runs the same function, though it may not have called yet.
+    They share it where one rank has issued from both, and no thread is known as that of one rank alone: the others have
+    one that runs the same function, though it may not have called yet.
     """
     threads = {issuer(case.ledger, rank, call) for rank, call in found.calls.items()}
     if len(threads) < 2:
@@ -200,10 +200,14 @@ def threads_of(case: Case, found: Mismatch) -> tuple[str, ...]:
 
 
 def _alive(case: Case, rank: int, background: set[tuple[str, tuple[str, str]]]) -> set[str]:
-    """Those of these threads, each with the function that it runs, of which one with that function stands on `rank`."""
+    """Those of these threads, each with the function that it runs, of which one with that function stands on `rank`.
+
+    Of a rank that an error ended no other thread than the main one is seen: it may have had all of them.
+    """
     stacks = case.ranks[rank].evidence.stacks if rank in case.ranks else ()
     functions = {_function(stack.frames) for stack in stacks if not stack.main}
-    return {thread for thread, function in background if function in functions}
+    unseen = bool(stacks) and not functions
+    return {thread for thread, function in background if unseen or function in functions}
 
 
 def _function(frames: tuple[Frame, ...]) -> tuple[str, str] | None:

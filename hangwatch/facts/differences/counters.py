@@ -63,6 +63,8 @@ def counts_apart(case: Case) -> CountsApart | None:
     now = sites_of(case).now(without[0])
     ways = ways_past(case, now) if now is not None else ()
     guards = every_so_many_turns(case, place.lines, ways)
+    if any(place in sites_of(case).in_step(rank, found.divergence.step) for rank in without):
+        return None  # these came by the condition in that step as well, and then made fewer of its calls
     if not guards or logged_at(case, made[0], place.lines) is not None:
         return None
     before = _steps_before(case, (*made, *without), place, found.divergence.step)

@@ -211,21 +211,19 @@ def mispaired_threads(case: Case) -> Finding | None:
         f"{case.name([rank])} calls {shape(call)} in thread {call.thread_name!r}{words.at(place_of(case, rank, calls))}"
         for rank, call in list(calls.items())[:4]
     ]
-    ended = any(view.dead or view.raised for view in case.views(calls))
+    ended, users = any(view.dead or view.raised for view in case.views(calls)), _issue_from(case, threads, found)
+    whose = "each rank" if len(users) == len(calls) else case.name(users)
     return Finding(
         "concurrent-collectives",
         Certainty.LIKELY,
-        f"Threads {words.listed(map(repr, threads))} of each rank use one process group at the same time, and"
-        f" their calls were issued in another order on each: {words.listed(calls_said)}.",
+        f"Threads {words.listed(map(repr, threads))} of {whose} use one process group at the same time, and"
+        f" their calls were issued in another order on each rank: {words.listed(calls_said)}.",
         culprits=culprits_at(case, calls, calls),
         victims=(),
         step=next((view.step for view in case.views(calls)), StepName()),
         evidence=(
             f"collective {seq} of group {group.name}: {words.listed(calls_said)}",
-            (
-                f"on {case.name(_issue_from(case, threads, found))}, threads"
-                f" {words.listed(map(repr, threads))} have issued calls in it"
-            ),
+            (f"on {case.name(users)}, threads {words.listed(map(repr, threads))} have issued calls in it"),
         ),
         status=Status.FAILED if ended else None,
     )
