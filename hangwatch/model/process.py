@@ -119,7 +119,8 @@ class PolledFile:
     """A file for which a loop of the program's looks again and again, by a variable that the loop's own line names.
 
     Source: the rank itself for the path, the watchdog for the rest. `beside` is the newest file of the same ending in
-    its folder, where one has come since the rank began.
+    its folder, where one has come since the rank began; else the newest of that very name in a folder next to its own,
+    with the name of that folder (`run-2/index.done`).
     """
 
     path: str

@@ -17,7 +17,7 @@ from hangwatch.facts.processes.child import (
 from hangwatch.facts.processes.locks import held_lock, holds, lock_name
 from hangwatch.facts.processes.overdue import overdue
 from hangwatch.facts.processes.own_locks import OwnLocks, own_locks
-from hangwatch.facts.processes.pools import taken_pool
+from hangwatch.facts.processes.pools import result_awaited
 from hangwatch.facts.processes.sleep import how_it_sleeps, sleeps_long, waits_at_most
 from hangwatch.model import ExceptionFacts, OpenFile, ProcessEvidence, ProcessFacts, Status
 from hangwatch.ranks.processes import computes
@@ -123,8 +123,8 @@ def how_stuck(view: RankView) -> str:
         return f"it waits for {lock_name(lock)}, {holds(lock)}"
     if children := _for_children(view):
         return children
-    if (pool := taken_pool(view)) is not None:
-        return f"it waits for a result, and {pool.told}"
+    if result := result_awaited(view):
+        return result
     process = view.in_kernel
     if waits_for_tasks(view):
         return "it waits until each item of a queue is reported as done"

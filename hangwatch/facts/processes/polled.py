@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 from hangwatch import words
 from hangwatch.facts.processes.locks import SHARED
 from hangwatch.model import PolledFile
@@ -33,6 +35,12 @@ def on_shared(file: PolledFile) -> bool:
     return file.filesystem.startswith(SHARED)
 
 
+def namesake(file: PolledFile) -> str:
+    """The folder, next to that of a file which is not there, to which one of that name has come; "" for none."""
+    folder, slash, _ = file.beside.partition("/")
+    return str(PurePosixPath(file.path).parent.with_name(folder)) if slash and not file.exists else ""
+
+
 def looks_for(view: RankView) -> str:
     """`rank 1 looks for /data/cache_1.pt, which is not there; the newest file like it is cache_0.pt, 12 s old`."""
     file = polled(view)
@@ -43,5 +51,9 @@ def looks_for(view: RankView) -> str:
         age = words.duration(file.age_s)
         return f"rank {view.rank} looks until {file.path} is gone: it was last written {age} ago, and {held}"
     age = words.duration(file.beside_age_s)
+    if folder := namesake(file):
+        return (
+            f"rank {view.rank} looks for {file.path}, which is not there; one of that name came to {folder} {age} ago"
+        )
     beside = f"; the newest file like it there is {file.beside}, {age} old" if file.beside else ""
     return f"rank {view.rank} looks for {file.path}, which is not there{beside}"

@@ -11,6 +11,7 @@ from hangwatch.facts.processes.child import HELPER
 from hangwatch.model import Frame, ThreadStack
 from hangwatch.ranks.thread_stacks import is_ours
 from hangwatch.ranks.view import RankView
+from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.frames import name_of, origin, user_frame
 
 _POOL = "/concurrent/futures/thread.py"
@@ -40,7 +41,7 @@ def taken_pool(view: RankView) -> TakenPool | None:
 
     None where another thread or process of the rank may give what they wait for.
     """
-    if not any(_waits_for_a_result(stack) for stack in view.evidence.stacks if stack.main):
+    if not waits_for_a_result(view):
         return None
     pools: dict[str, list[ThreadStack]] = {}
     for stack in view.evidence.stacks:
@@ -55,6 +56,28 @@ def taken_pool(view: RankView) -> TakenPool | None:
         return None
     ((name, threads),) = taken
     return TakenPool(name, len(threads), user_frame(threads[0].frames))
+
+
+def waits_for_a_result(view: RankView) -> bool:
+    """Its main thread waits for the result of a future, which another thread or process has to give."""
+    return any(_waits_for_a_result(stack) for stack in view.evidence.stacks if stack.main)
+
+
+def idle_event_loop(view: RankView) -> str:
+    """The thread of the rank's only event loop, if that waits for events; "" for none."""
+    loops = [thread.thread for thread in view.threads if thread.doing is Doing.EVENTS and not thread.main]
+    return loops[0] if len(loops) == 1 else ""
+
+
+def result_awaited(view: RankView) -> str:
+    """What the main thread waits for in a future; "" where it is in none."""
+    if (pool := taken_pool(view)) is not None:
+        return f"it waits for a result, and {pool.told}"
+    if not waits_for_a_result(view):
+        return ""
+    thread = idle_event_loop(view)
+    loop = f": the event loop of thread {thread!r}, which may run its task, waits for events" if thread else ""
+    return f"it waits for the result of a future{loop}"
 
 
 def _waits_for_a_result(stack: ThreadStack) -> bool:

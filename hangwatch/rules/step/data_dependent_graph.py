@@ -13,8 +13,8 @@ from hangwatch.facts.differences.parting import Left, counted
 from hangwatch.facts.differences.unreduced import Unreduced, unreduced
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Frame
+from hangwatch.rules.draws import OF_A_DRAW, drawn_at_random
 from hangwatch.rules.finding import Finding
-from hangwatch.rules.step.rank_local_decision.advice import OF_A_DRAW, drawn_at_random
 from hangwatch.stacks.frames import user_frame
 
 _FOR_MODULES = (

@@ -36,6 +36,7 @@ def verdict_of(name: str) -> Verdict:
         ("state-dict-behind-a-return", "put the `return` at export.py:11 behind it"),
         ("stream-that-divides-its-files", "a dataset that is a stream divides itself"),
         ("trainer-resumed-on-one-rank", "go on from one batch on every rank"),
+        ("semaphore-of-a-coroutine-not-given-back", "see which `await` of that coroutine does not end"),
         ("p40-fsdp-layerdrop", "draw with the same generator on all ranks"),
         ("models-of-unlike-shape", "build the same model on every rank"),
         ("gallery-blocked-on-lock", "see why that thread does not let go"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -38,9 +39,11 @@ def polled_file(
     try:
         found = seen.stat()
     except FileNotFoundError:
-        name, at = max(_beside(seen.parent, seen.name), key=lambda entry: entry[1], default=("", 0.0))
-        beside = (name, max(clock() - at, 0.0)) if at >= since else ("", 0.0)
-        return PolledFile(path, False, filesystem=filesystem, beside=beside[0], beside_age_s=beside[1])
+        for found_like in (_beside, _in_folders_beside):
+            name, at = max(found_like(seen), key=lambda entry: entry[1], default=("", 0.0))
+            if at >= since:
+                return PolledFile(path, False, 0.0, False, filesystem, name, max(clock() - at, 0.0))
+        return PolledFile(path, False, filesystem=filesystem)
     except OSError:
         return None
     held = living(holders(found, pid, proc), pid, proc) is not None
@@ -55,12 +58,24 @@ def _path(told: Path) -> str:
     return path if path.startswith("/") and "\0" not in path else ""
 
 
-def _beside(folder: Path, name: str) -> Iterator[tuple[str, float]]:
-    """Files of the same ending in that folder, each with its time of change."""
+def _beside(path: Path) -> Iterator[tuple[str, float]]:
+    """Files of the same ending in its folder, each with its time of change."""
     try:
-        with os.scandir(folder) as entries:
+        with os.scandir(path.parent) as entries:
             for entry in islice(entries, MOST_ENTRIES):
-                if Path(entry.name).suffix == Path(name).suffix and entry.is_file(follow_symlinks=False):
+                if Path(entry.name).suffix == path.suffix and entry.is_file(follow_symlinks=False):
                     yield entry.name, entry.stat(follow_symlinks=False).st_mtime
     except OSError:
         return
+
+
+def _in_folders_beside(path: Path) -> Iterator[tuple[str, float]]:
+    """Files of that very name in the folders next to its own: each rank may have made one (`run-2/index.done`)."""
+    try:
+        with os.scandir(path.parent.parent) as entries:
+            folders = [entry.name for entry in islice(entries, MOST_ENTRIES) if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            yield f"{folder}/{path.name}", (path.parent.parent / folder / path.name).lstat().st_mtime

@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 
 from hangwatch.model import Bypass
-from hangwatch.source.syntax import CLOCKS, DRAWS, FILES
+from hangwatch.rules.draws import OF_A_DRAW, drawn_at_random
+from hangwatch.source.syntax import CLOCKS, FILES
 
 OF_A_COUNTER = "let the counter begin alike on all ranks: broadcast the step that rank 0 resumes from"
 _OF_A_FILE = (
@@ -14,11 +15,6 @@ _OF_A_FILE = (
     " dist.broadcast_object_list(found, src=0); files on a node's own disk then have to be made on each node"
 )
 _OF_A_CLOCK = "let the clock of rank 0 decide: due = torch.tensor(float(due)); dist.broadcast(due, src=0)"
-OF_A_DRAW = (
-    "draw with the same generator on all ranks: torch.Generator().manual_seed(seed + step), with one seed for all of"
-    " them; or let rank 0 draw, and broadcast what came"
-)
-_DRAW = re.compile(rf"\b({'|'.join(sorted(DRAWS))})\(")
 # What one rank alone is asked for, such as a signal that it got: the mean of it, or rank 0's, would lose that.
 OF_A_FLAG = (
     "let all ranks do it as soon as one has to: flag = torch.tensor(float(flag)); dist.all_reduce(flag,"
@@ -41,11 +37,6 @@ def advice(ways: Sequence[Bypass]) -> str:
     if texts and all(map(_FILE.search, texts)):
         return _OF_A_FILE
     return _OF_A_CLOCK if texts and all(map(_CLOCK.search, texts)) else ""
-
-
-def drawn_at_random(ways: Sequence[Bypass]) -> bool:
-    """Each rank asks a generator of random numbers of its own."""
-    return bool(ways) and all(_DRAW.search(way.text) for way in ways)
 
 
 def of_a_counter(*ways: Bypass) -> str:

@@ -18,7 +18,7 @@ from hangwatch.facts.processes.own_code import (
 )
 from hangwatch.facts.processes.own_locks import own_locks
 from hangwatch.facts.processes.pipes import awaits_its_own_input
-from hangwatch.facts.processes.polled import looks_for, polled
+from hangwatch.facts.processes.polled import looks_for, namesake, polled
 from hangwatch.facts.processes.pools import taken_pool
 from hangwatch.facts.rank_end import error_at
 from hangwatch.model import Certainty, Status
@@ -136,8 +136,8 @@ def _polls(view: RankView) -> bool:
 def _polling(case: Case, stuck: list[RankView], waiting: str) -> Finding:
     ranks, first = [view.rank for view in stuck], stuck[0]
     here = words.at(first.where)
-    if names := _of_other_names(stuck):
-        return _looking(case, stuck, names, waiting)
+    if looks := _of_other_names(stuck) or _of_other_folders(stuck):
+        return _looking(case, stuck, looks, waiting)
     guarded = " under a condition on the rank," if first.now.guard == "rank" else ""
     others = case.name([0] if _awaits_rank_zero(case, stuck) else sorted(case.blocked))
     return Finding(
@@ -163,18 +163,30 @@ def _of_other_names(stuck: list[RankView]) -> str:
     files = {view.rank: file for view in stuck if (file := polled(view)) is not None and not file.exists}
     if len(files) < len(stuck) or len({file.path for file in files.values()}) < 2:
         return ""
-    return words.listed(f"rank {rank} for {file.path}" for rank, file in [*files.items()][: words.SHOWN])
+    named = words.listed(f"rank {rank} for {file.path}" for rank, file in [*files.items()][: words.SHOWN])
+    return f"look for files of different names that are not there{words.at(stuck[0].where)}: {named}"
 
 
-def _looking(case: Case, stuck: list[RankView], names: str, waiting: str) -> Finding:
+def _of_other_folders(stuck: list[RankView]) -> str:
+    """`looks for /tmp/a/done, and one of that name came to /tmp/b`, where the rank that makes it has another folder."""
+    files = [file for view in stuck if (file := polled(view)) is not None]
+    folders = {namesake(file) for file in files}
+    if len(files) < len(stuck) or len(folders) != 1 or not (folder := folders.pop()):
+        return ""
+    looks = words.verb(len(stuck), "looks", "look")
+    return (
+        f"{looks} for {files[0].path}, which is not there{words.at(stuck[0].where)}; one of that name came to {folder}"
+    )
+
+
+def _looking(case: Case, stuck: list[RankView], looks: str, waiting: str) -> Finding:
     ranks, first = [view.rank for view in stuck], stuck[0]
     return Finding(
         "user-code-blocked",
         Certainty.LIKELY,
-        f"{case.name(ranks, capital=True)} look for files of different names that are not there{words.at(first.where)}:"
-        f" {names}; {waiting}.",
-        fix="make the name alike on all ranks: hash() of a text, a time or a pid differs from process to process; or"
-        " broadcast the name from the rank that makes the file",
+        f"{case.name(ranks, capital=True)} {looks}; {waiting}.",
+        fix="make the path alike on all ranks: hash() of a text, a time, a pid or a temporary folder (mkdtemp) differs"
+        " from process to process; or broadcast the path from the rank that makes the file",
         victims=tuple(case.ranks),
         step=first.step,
         evidence=tuple(sentence for view in stuck[: words.SHOWN] for sentence in _evidence(case, view)),

@@ -13,7 +13,7 @@ from hangwatch.facts.processes.own_code import (
     waits_for_tasks,
 )
 from hangwatch.facts.processes.own_locks import own_locks
-from hangwatch.facts.processes.pools import taken_pool
+from hangwatch.facts.processes.pools import idle_event_loop, taken_pool, waits_for_a_result
 from hangwatch.facts.processes.sleep import sleeps_long
 from hangwatch.model import ProcessFacts
 from hangwatch.ranks.view import RankView
@@ -25,6 +25,11 @@ _BY_WAIT = {
     Doing.EVENTS: f"await with a timeout, as by asyncio.wait_for(..., 60), {_RAISE}",
     Doing.LOCK: f"wait with a timeout (acquire(timeout=60), get(timeout=60)), {_RAISE}",
 }
+_OF_A_RESULT = f"ask for the result with a timeout (result(timeout=60)), {_RAISE}"
+_OF_A_TASK = (
+    "see which `await` of that coroutine does not end, such as one for a semaphore or a queue that an error kept from"
+    f" being given back (`async with` gives it back); give it a timeout (asyncio.wait_for(..., 60)), {_RAISE}"
+)
 _NO_RANK = (
     "start that process without the variables of the rank, which it takes itself for: take RANK, LOCAL_RANK,"
     " WORLD_SIZE, MASTER_ADDR and MASTER_PORT out of the env= that it is given"
@@ -65,6 +70,8 @@ def advice(view: RankView, threads: list[str]) -> str:
         return (
             "let no task wait for a task of its own pool: give the inner ones a pool of theirs, or call them directly"
         )
+    if waits_for_a_result(view):
+        return _OF_A_TASK if idle_event_loop(view) else _OF_A_RESULT
     if waits_for_tasks(view):
         return "call task_done() for each item that was taken, also after an error: in a finally block"
     return _of_a_peer(view) or _of_a_loop(view) or _of_a_lock(view, threads) or _BY_WAIT.get(view.now.doing, "")

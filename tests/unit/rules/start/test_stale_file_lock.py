@@ -143,6 +143,18 @@ def test_ranks_that_look_for_files_of_different_names() -> None:
     assert "rank 1 looks for /cache/1.pt, which is not there" in found.verdict.evidence
 
 
+def test_a_rank_that_looks_in_another_folder_than_the_one_to_which_the_file_came() -> None:
+    file = PolledFile("/tmp/job-a/index.done", False, beside="job-b/index.done", beside_age_s=30.0)
+    ranks = [looking(file, n, guard="rank", still_s=200.0) for n in (1, 2)]
+    judgement = judge(rank(0, IN_BARRIER, issued=4, completed=3, world_size=3), *ranks, world_size=3)
+    assert told(judgement) == ("user-code-blocked", "likely", "hung")
+    assert (
+        "Ranks 1-2 look for /tmp/job-a/index.done, which is not there (train.py:20); one of that name came to"
+        " /tmp/job-b; rank 0 waits for them"
+    ) in judgement.verdict.summary
+    assert any("came to /tmp/job-b 30 s ago" in sentence for sentence in judgement.verdict.evidence)
+
+
 @pytest.mark.parametrize(("guard", "longer"), [("rank", {}), ("none", {1: FROM_OUTSIDE, 2: FROM_OUTSIDE})])
 def test_what_another_rank_should_make_is_no_wait_for_what_comes_from_outside(
     guard: str, longer: dict[int, float]

@@ -53,6 +53,23 @@ def test_a_file_that_is_not_there_and_the_newest_one_like_it(tmp_path: Path) -> 
     assert older == PolledFile(found.path, False, filesystem=found.filesystem)
 
 
+def test_a_file_of_that_name_in_a_folder_beside_its_own(tmp_path: Path) -> None:
+    """Each rank has made a folder of its own, and one of them its file there."""
+    for name, at in (("job-a", None), ("job-b", 20), ("job-c", 10)):
+        (tmp_path / name).mkdir()
+        if at is not None:
+            (tmp_path / name / "index.done").touch()
+            os.utime(tmp_path / name / "index.done", (SINCE + at, SINCE + at))
+    (tmp_path / "job-a" / "other.txt").touch()
+    missing, now = told(tmp_path, tmp_path / "job-a" / "index.done"), SINCE + 50
+    found = polled_file(ME, missing, SINCE, clock=lambda: now)
+    assert found is not None
+    assert (found.exists, found.beside, found.beside_age_s) == (False, "job-b/index.done", 30.0)
+    older = polled_file(ME, missing, SINCE + 40, clock=lambda: now)
+    assert older is not None
+    assert older.beside == ""
+
+
 def test_bad_words_are_none(tmp_path: Path) -> None:
     assert polled_file(ME, tmp_path / "polled-8.txt", SINCE) is None
     for text in ("", "relative", "/data/\0none"):
