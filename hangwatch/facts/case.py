@@ -22,7 +22,8 @@ from hangwatch.ranks.device_waits import COPIES_S, Path, python_frames
 from hangwatch.ranks.first_divergence import first_divergence, unfinished
 from hangwatch.ranks.issuers import even_without_background, is_by_a_named_thread
 from hangwatch.ranks.ledger import Group, Ledger
-from hangwatch.ranks.view import RankView, views_of
+from hangwatch.ranks.view import RankView
+from hangwatch.ranks.views import views_of
 from hangwatch.stacks.activity import POINT_TO_POINT
 from hangwatch.stacks.frames import user_frame
 

@@ -8,7 +8,8 @@ from hangwatch.facts.processes.data_loading import Feeding, Worker
 from hangwatch.facts.processes.leaving import exits_by_stack
 from hangwatch.facts.processes.sleep import A_TURN_S
 from hangwatch.model import Frame, LoopFacts, ProcessFacts, Snapshot
-from hangwatch.ranks.view import RankView, views_of
+from hangwatch.ranks.view import RankView
+from hangwatch.ranks.views import views_of
 from hangwatch.stacks.frames import origin
 
 

@@ -36,7 +36,8 @@ from hangwatch.model import OpenFile, Phase, ProcessFacts, Reading, Snapshot, Th
 from hangwatch.proof.waits import ASLEEP, Blocked
 from hangwatch.ranks.processes import computes
 from hangwatch.ranks.thread_stacks import runs_users_code
-from hangwatch.ranks.view import RankView, views_of
+from hangwatch.ranks.view import RankView
+from hangwatch.ranks.views import views_of
 from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing, Within
 
 FACTS_S = 60.0  # the most patience where a fact stands

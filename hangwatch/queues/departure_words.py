@@ -61,19 +61,8 @@ def said(departure: Departure) -> tuple[str, str]:
             " what comes behind these calls was left out, as by an error that is caught."
         )
         return told, "skipped-collective"
-    if departure.kind is Kind.EXTRA and departure.again:
-        told = (
-            f"{who} made {words.plural(departure.count, 'call')} of {group.title} once more, from"
-            f" {named(departure.own, number, group)}{own} on, where the others call {shape(departure.usual)}{usual}:"
-            " a round more than they made."
-        )
-        return told, "uneven-steps"
     if departure.kind is Kind.EXTRA:
-        told = (
-            f"{who} alone called {named(departure.own, number, group)}{own}, where the others call"
-            f" {shape(departure.usual)}{usual}: every later call is mispaired."
-        )
-        return told, alone_cause(departure.ranks)
+        return _said_of_extra(departure)
     if departure.kind is Kind.MOVED:
         told = (
             f"{who} made {words.plural(departure.count, 'call')} of {group.title} in another order, from number"
@@ -87,6 +76,19 @@ def said(departure: Departure) -> tuple[str, str]:
     if departure.lone:
         return f"{told} No other call of theirs has come from there.", alone_cause(departure.ranks)
     return told, "collective-mismatch"
+
+
+def _said_of_extra(departure: Departure) -> tuple[str, str]:
+    """A round more than the others made, or a call that they do not make."""
+    group, who = departure.group, ranks(departure.ranks, capital=True)
+    own, usual = map(words.at, departure.lines)
+    first = f"{named(departure.own, departure.number, group)}{own}"
+    others = f"where the others call {shape(departure.usual)}{usual}"
+    if departure.again:
+        calls = words.plural(departure.count, "call")
+        told = f"{who} made {calls} of {group.title} once more, from {first} on, {others}: a round more than they made."
+        return told, "uneven-steps"
+    return f"{who} alone called {first}, {others}: every later call is mispaired.", alone_cause(departure.ranks)
 
 
 def _said_of_cadence(departure: Departure) -> str:

@@ -15,7 +15,6 @@ from hangwatch.model import (
     ProcessFacts,
     RankEvidence,
     Reading,
-    Snapshot,
     StepName,
 )
 from hangwatch.ranks.last_words import Kind, last_words
@@ -62,21 +61,6 @@ class RankView:
     def pid(self) -> int | None:
         reading = self.reading
         return self.evidence.pid or (reading.identity.pid if reading is not None else None)
-
-    @property
-    def steps_end(self) -> bool:
-        """Its optimizer steps end its steps, for nothing begins them: the one in progress may be none."""
-        return self._steps_by_itself and self.reading is not None and not self.reading.progress.forwards
-
-    @property
-    def steps_are_forwards(self) -> bool:
-        """Its steps are its forwards: no loader and no framework names them, and its own loop does not count them."""
-        return self._steps_by_itself and self.reading is not None and self.reading.progress.forwards > 0
-
-    @property
-    def _steps_by_itself(self) -> bool:
-        made = self.reading.progress if self.reading is not None and self.step.batch is None else None
-        return made is not None and made.optimizer_steps > 0 and not made.ticks
 
     @property
     def phase(self) -> Phase | None:
@@ -404,8 +388,3 @@ class RankView:
     def culprit(self, where: Frame | None = None) -> Culprit:
         host = self.evidence.host or (self.reading.identity.host if self.reading else "")
         return Culprit(self.rank, self.pid, host, where=where or self.where)
-
-
-def views_of(snapshot: Snapshot) -> list[RankView]:
-    """A view of each rank of a snapshot, in its order."""
-    return [RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks]

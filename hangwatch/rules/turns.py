@@ -12,6 +12,7 @@ from hangwatch.facts.loops.turns import FewerTurns, drew_alike, fewer_turns
 from hangwatch.facts.loops.ways_out import likely_way, said_at, tries_again_at, ways_out
 from hangwatch.facts.messages.peer_totals import said_unserved
 from hangwatch.model import Certainty, LoopFacts, Status, StepName
+from hangwatch.ranks.own_steps import steps_end
 from hangwatch.rules.finding import Finding
 
 _WITHOUT_LOADER = (
@@ -164,7 +165,7 @@ def _step(case: Case, short: FewerTurns, cause: str) -> StepName:
 def _counted(case: Case, short: FewerTurns, rank: int) -> str:
     """`rank 1 made 6 steps` where the end of each was seen, else how many it began."""
     count = short.made.get(rank, short.begun[rank])
-    made = rank in short.made and case.ranks[rank].steps_end
+    made = rank in short.made and steps_end(case.ranks[rank])
     return f"rank {rank} {'made' if made else 'began'} {words.plural(count, 'step')}"
 
 

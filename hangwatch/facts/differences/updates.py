@@ -14,6 +14,7 @@ from itertools import pairwise
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.data.batches import has_left_inner_loop
 from hangwatch.model import Divergence
+from hangwatch.ranks.own_steps import steps_are_forwards
 from hangwatch.ranks.paces import Pace, fit_together, pace_of
 from hangwatch.ranks.sides import by_value
 from hangwatch.ranks.view import RankView
@@ -113,7 +114,7 @@ def _updates_no_more(view: RankView) -> bool:
 
 
 def _all_count_forwards(case: Case) -> bool:
-    return bool(case.ranks) and len(case.ranks) >= case.size and all(view.steps_are_forwards for view in case)
+    return bool(case.ranks) and len(case.ranks) >= case.size and all(steps_are_forwards(view) for view in case)
 
 
 def _pace_is_no_cause(case: Case) -> bool:
@@ -123,7 +124,7 @@ def _pace_is_no_cause(case: Case) -> bool:
 def are_behind(case: Case, ranks: Iterable[int], others: Iterable[int]) -> bool:
     """Each of `ranks` has made fewer optimizer steps than every one of `others`, where forwards are their steps."""
     here, there = (case.views(each) for each in (ranks, others))
-    if not here or not there or not all(view.steps_are_forwards for view in (*here, *there)):
+    if not here or not there or not all(steps_are_forwards(view) for view in (*here, *there)):
         return False
     return max(map(_made, here)) < min(map(_made, there))
 
@@ -155,6 +156,6 @@ def keep_own_paces(case: Case, divergence: Divergence) -> bool:
 
 def _pace(case: Case, rank: int, group: str) -> Pace | None:
     view = case.ranks.get(rank)
-    if view is None or view.reading is None or not view.steps_are_forwards:
+    if view is None or view.reading is None or not steps_are_forwards(view):
         return None
     return pace_of(view.reading.steps, group)

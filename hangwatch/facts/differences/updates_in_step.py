@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hangwatch.facts.call_site import path
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Condition, Frame, StepName
+from hangwatch.ranks.own_steps import steps_end
 from hangwatch.ranks.sides import by_value
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import user_frame
@@ -62,7 +63,7 @@ def _met_an_error(view: RankView) -> bool:
 def _made_since_its_begin(view: RankView) -> int | None:
     """The optimizer steps that it has made in the step in which it is; None where that is not on record."""
     reading = view.reading
-    if reading is None or not reading.steps or view.steps_end:
+    if reading is None or not reading.steps or steps_end(view):
         return None
     begun, now = reading.steps[-1], reading.progress
     known = begun.step == now.step and begun.optimizer_steps is not None

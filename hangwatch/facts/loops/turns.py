@@ -26,6 +26,7 @@ from hangwatch.facts.processes.process_end import ended_for
 from hangwatch.facts.rank_end import Why
 from hangwatch.model import Bypass, Collective, LoaderFacts, LoopFacts
 from hangwatch.ranks.ledger import is_numbered, is_point_to_point
+from hangwatch.ranks.own_steps import steps_end
 from hangwatch.ranks.sides import spread
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import callers_of
@@ -84,7 +85,7 @@ def fewer_turns(case: Case) -> FewerTurns | None:
     inside = inside if begun else _where_they_were(case, sites, inside, left)
     if not inside:
         return None  # ranks that have not been in the loop may yet reach it
-    ended = {rank: steps - case.ranks[rank].steps_end for rank, steps in begun.items()}
+    ended = {rank: steps - steps_end(case.ranks[rank]) for rank, steps in begun.items()}
     made = {rank: ended[rank] for rank in left if rank in ended}
     loop = _loop(case, left, inside) if not at_one_place(case) else None  # they stand in one loop, around that
     within_batch = loop is not None and all(_is_around_by_loader(case.ranks[rank], loop) for rank in (*left, *inside))
@@ -180,7 +181,7 @@ def _with_skips(case: Case, left: tuple[int, ...], inside: tuple[int, ...], loop
 
     A turn without its optimizer step is no step to those that count these: it is missing, and the loop was not shorter.
     """
-    if loop is None or loop.skips or not all(case.ranks[rank].steps_end for rank in left):
+    if loop is None or loop.skips or not all(steps_end(case.ranks[rank]) for rank in left):
         return loop
     ways = {way.where for rank in inside for way in _cut_short(case, rank, loop)}
     return replace(loop, skips=tuple(sorted(ways, key=lambda where: where.source_line)))

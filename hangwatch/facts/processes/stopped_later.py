@@ -14,7 +14,8 @@ from dataclasses import replace
 from hangwatch import words
 from hangwatch.model import RankEvidence, Snapshot
 from hangwatch.ranks.device_waits import shows_device_wait
-from hangwatch.ranks.view import RankView, views_of
+from hangwatch.ranks.view import RankView
+from hangwatch.ranks.views import views_of
 from hangwatch.stacks.activity import Doing
 
 LATER_S = 3.0  # seconds between the last progress of any rank and the last tick; a busy machine delays ticks

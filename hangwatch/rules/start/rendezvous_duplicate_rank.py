@@ -8,7 +8,7 @@ from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.start.arrivals import Arrivals, host_of, registered
 from hangwatch.model import Certainty, Culprit, Launched, Status
-from hangwatch.ranks.view import views_of
+from hangwatch.ranks.views import views_of
 from hangwatch.rules.finding import Finding
 
 _EARLIER_S = 60.0  # seconds between two starts; the processes of one launch start closer together

@@ -18,6 +18,7 @@ from hangwatch.facts.data.batches import (
     resumed_earlier,
     runs_below_a_package,
 )
+from hangwatch.facts.data.loaders import look_words, sampler_words
 from hangwatch.facts.differences.other_loaders import uneven_elsewhere, uneven_still
 from hangwatch.facts.differences.parting import counted, parting
 from hangwatch.facts.loops.epochs import ended_epochs
@@ -47,16 +48,6 @@ _FIX_SIZES = (
 _OF_A_STREAM = (
     "a dataset that is a stream divides itself, so agree on the smallest count first (all_reduce of it with"
     " op=dist.ReduceOp.MIN) and end each rank's share there, or repeat samples up to the largest one"
-)
-TORCHS_SAMPLERS = frozenset(
-    {
-        "DistributedSampler",
-        "RandomSampler",
-        "SequentialSampler",
-        "SubsetRandomSampler",
-        "WeightedRandomSampler",
-        "_InfiniteConstantSampler",
-    }
 )
 
 
@@ -92,7 +83,7 @@ def uneven_steps(case: Case) -> Finding | None:
         fix=FIX_RESUMED if resumed else _fix(case, culprits, sizes),
         culprits=case.culprits_at(culprits, at_its_loader),
         step=StepName(uneven.epoch, uneven.fewest, _step_of(first, uneven)),
-        evidence=(*((sizes,) if sizes else ()), *_from(case, short), *_after_a_look(case)),
+        evidence=(*((sizes,) if sizes else ()), *sampler_words(case, short), *look_words(case)),
         witnesses=witnesses,
         awaited=short,
     )
@@ -123,24 +114,6 @@ def uneven_epochs(case: Case) -> Finding | None:
         witnesses=(by_majority,) if len(odd) < len(most) else (),
         awaited=found.left,
     )
-
-
-def _from(case: Case, ranks: tuple[int, ...]) -> tuple[str, ...]:
-    """A sampler that is none of torch's: it says how many batches there are."""
-    samplers = {loader.sampler for view in case.views(ranks) if (loader := view.loader) is not None}
-    other = samplers.pop() if len(samplers) == 1 else ""
-    known = not other or other in TORCHS_SAMPLERS
-    return () if known else (f"the loader of {case.name(ranks)} takes its samples from {other}",)
-
-
-def _after_a_look(case: Case) -> tuple[str, ...]:
-    """Ranks that alone drew a batch before the training: a sampler that counts its passes is one ahead there."""
-    looked = {view.rank: place for view in case if view.loader is not None and (place := view.loader.looked)}
-    if not looked or len(looked) == len(case.ranks):
-        return ()
-    where = words.at(next(iter(looked.values())))
-    drew = f"{case.name(looked)} alone drew a batch of that loader before the training{where}"
-    return (f"{drew}: its sampler may give other batches since",)
 
 
 def _as_many(uneven: Uneven) -> str:

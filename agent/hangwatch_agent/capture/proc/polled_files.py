@@ -29,7 +29,7 @@ def polled_file(
 ) -> PolledFile | None:
     """What is known of the file whose path the rank `pid` has left in the file `told`; None for none. Never raises.
 
-    `since` is when the rank began, in seconds since 1970: files beside it that are older say nothing.
+    `since` is when the rank began, in seconds since 1970: files beside it that are older are left out.
     """
     path = _path(told)
     if not path:

@@ -258,9 +258,8 @@ class LoaderHook:
         self._inside = current
         self._board.words[b.W_LOADER] = current.slot.index
         if not current.asked:
-            steps = self._context.steps
-            looked = current.slot.ask(current)
-            if looked is not None and looked.training and steps.source == BY_LOADER and steps.count == looked.steps + 1:
+            looked, steps = current.slot.ask(current), self._context.steps
+            if looked is not None and looked.training and (steps.source, steps.count) == (BY_LOADER, looked.steps + 1):
                 steps.take_back(looked.steps)
             current.steps = steps.count
             self._publish()

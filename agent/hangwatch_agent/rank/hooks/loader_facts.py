@@ -148,18 +148,18 @@ class LoaderSlot:
         current.calls = words[b.W_CALLS_WRITTEN]
         if before is not None and before.open:
             self.end(before, exhausted=False)
-        looked = before is not None and self._only_looked(before)
-        if looked:
+        looked = before if before is not None and self._only_looked(before) else None
+        if looked is not None:
             for name in ("drawn_per_epoch", "exhausted_per_epoch"):
                 self.facts[name] = self.facts[name][:-1]
-            self.facts["looked"] = _frame(before.where) if before is not None else None
+            self.facts["looked"] = _frame(looked.where)
             self._epoch -= 1
         self._pass = current
         self._epoch += 1
         current.epoch = self._epoch
         words[self.epoch_at], words[self.drawn_at] = self._epoch, current.drawn
         words[self.flags_at] &= ~(b.F_EXHAUSTED | b.F_LEFT)
-        return before if looked else None
+        return looked
 
     def _only_looked(self, before: Pass) -> bool:
         """`next(iter(loader))`, say, to print a shape: one batch, for which nothing was computed and nothing called."""
