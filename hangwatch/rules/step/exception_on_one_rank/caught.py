@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from hangwatch import words
 from hangwatch.catalogue.step import VOTE_AFTER_ERROR
+from hangwatch.facts.call_site import in_backward
 from hangwatch.facts.calls.skip_paths import asked_by_a_package, conditions, the_only
 from hangwatch.facts.case import Case
 from hangwatch.facts.data.batches import drawn_words, first_uneven
+from hangwatch.facts.differences.backwards import some_are_kept
 from hangwatch.facts.differences.caught_errors import (
     Caught,
     caught_at_its_data,
@@ -195,6 +197,8 @@ def caught_past_a_call(case: Case) -> Finding | None:
         return None  # what the ledgers tell of is a skipped call, with this way past it; or a package leads past it
     if len(found.without) > len(found.made):
         return None
+    if in_backward(found.call) and some_are_kept(case):
+        return None  # gradients that are kept for a later step are a way past that call, too, of which no line tells
     where = the_only(found.ways)
     handlers = conditions(found.ways)
     return Finding(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.call_site import path
+from hangwatch.facts.calls.call_sites import HABIT
 from hangwatch.facts.calls.skip_paths import evidence_of, past_lines, skip_path, the_only
 from hangwatch.facts.case import Case
 from hangwatch.facts.differences.backwards import parted_from_together
@@ -13,18 +14,26 @@ from hangwatch.rules.finding import Finding
 
 
 def left_a_backward_out(case: Case) -> Finding | None:
-    """It counts the backwards that it accumulates: with one less it synchronises in other steps than the others."""
+    """It counts the backwards that it accumulates: with one less it synchronises in other steps than the others.
+
+    Of two halves the one without a backward left its own habit, if all ranks made one in each step before.
+    """
     found = parted_from_together(case)
     if found is None:
         return None
     odd, others = found.without, found.accumulating
-    if not odd or len(odd) >= len(others) or len(odd) + len(others) < len(case.ranks):
+    fewer, habit = len(odd) < len(others), found.begun >= HABIT
+    if not odd or not (fewer or (len(odd) == len(others) and habit)) or len(odd) + len(others) < len(case.ranks):
         return None
     ways = _ways(case, others)
-    witnesses = (
-        Witness(Kind.FACT, f"by the record of its own, {case.name(odd)} began to compute no gradients in that step"),
-        Witness(Kind.MAJORITY, f"most ranks accumulated gradients in it: {case.name(others)}"),
-    )
+    witnesses = [
+        Witness(Kind.FACT, f"by the record of its own, {case.name(odd)} began to compute no gradients in that step")
+    ]
+    if fewer:
+        witnesses.append(Witness(Kind.MAJORITY, f"most ranks accumulated gradients in it: {case.name(others)}"))
+    if habit:
+        before = f"in each of the {found.begun} recorded steps before it"
+        witnesses.append(Witness(Kind.HABIT, f"{before} all ranks made a backward"))
     return Finding(
         "skipped-collective",
         case.weigh(witnesses),
