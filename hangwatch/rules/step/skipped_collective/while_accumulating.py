@@ -44,7 +44,7 @@ def left_a_backward_out(case: Case) -> Finding | None:
         victims=case.victims(odd),
         step=found.step,
         evidence=evidence_of(ways),
-        witnesses=witnesses,
+        witnesses=tuple(witnesses),
         status=case.failed_status,
     )
 
