@@ -40,13 +40,14 @@ class BackwardsApart:
     """The first recorded step in which the ranks' backwards were unlike: `made` are those of each rank.
 
     `together` are the steps before it in which all ranks synchronised, and `interval` is the one between each two of
-    them, None where they had no rhythm. In `begun` recorded steps before it all ranks made a backward.
+    them, None where they had no rhythm. `always` is the number of recorded steps before it, if all ranks made a
+    backward in each of them; else 0.
     """
 
     step: StepName
     made: dict[int, Backwards]
     together: tuple[int, ...]
-    begun: int
+    always: int
 
     @property
     def interval(self) -> int | None:
@@ -81,11 +82,11 @@ def backwards_apart(case: Case) -> BackwardsApart | None:
 
     What follows was of other batches, and shows nothing: a rank that lost one backward counts otherwise from then on.
     """
-    if len(case.ranks) < case.size or not some_are_kept(case):
+    if len(case.ranks) < case.size or not any(_accumulates(view) for view in case):
         return None
     alike = by_value({view.rank: _record(view) for view in case})
     steps = {record: {step.number: step for step in record} for record in alike}
-    together, begun = list[int](), 0
+    together, begun = list[int](), list[bool]()
     for number in sorted(set.intersection(*map(set, steps.values()))):
         found = {record: each[number] for record, each in steps.items()}
         if len({step.name for step in found.values()}) > 1:
@@ -94,16 +95,12 @@ def backwards_apart(case: Case) -> BackwardsApart | None:
             if any(step.goes_on and not step.made.synchronises for step in found.values()):
                 return None  # its backward may be yet to come
             made = {rank: found[record].made for record, ranks in alike.items() for rank in ranks}
-            return BackwardsApart(next(iter(found.values())).name, dict(sorted(made.items())), tuple(together), begun)
-        begun += all(step.made.begun for step in found.values())
+            name, always = next(iter(found.values())).name, len(begun) if all(begun) else 0
+            return BackwardsApart(name, dict(sorted(made.items())), tuple(together), always)
+        begun.append(all(step.made.begun for step in found.values()))
         if all(step.made.synchronises for step in found.values()):
             together.append(number)
     return None
-
-
-def some_are_kept(case: Case) -> bool:
-    """Some rank's backwards are not all synchronised, by its record: the program or a trainer uses `no_sync()`."""
-    return any(_accumulates(view) for view in case)
 
 
 def parted_from_together(case: Case) -> BackwardsApart | None:

@@ -1,4 +1,4 @@
-"""The file for which a loop of a rank looks again and again: whether it is there, since when, and who has it open."""
+"""The file that a rank's loop polls: whether it exists, its age, and whether a living process holds it open."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hangwatch import words
@@ -11,7 +11,7 @@ from hangwatch.facts.call_site import in_backward
 from hangwatch.facts.calls.skip_paths import asked_by_a_package, conditions, the_only
 from hangwatch.facts.case import Case
 from hangwatch.facts.data.batches import drawn_words, first_uneven
-from hangwatch.facts.differences.backwards import some_are_kept
+from hangwatch.facts.differences.backwards import backwards_in
 from hangwatch.facts.differences.caught_errors import (
     Caught,
     caught_at_its_data,
@@ -27,6 +27,7 @@ from hangwatch.facts.processes.own_code import status_of
 from hangwatch.facts.rank_end import error_at
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Certainty, Culprit, ExceptionFacts, StepName
+from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
 
@@ -197,8 +198,8 @@ def caught_past_a_call(case: Case) -> Finding | None:
         return None  # what the ledgers tell of is a skipped call, with this way past it; or a package leads past it
     if len(found.without) > len(found.made):
         return None
-    if in_backward(found.call) and some_are_kept(case):
-        return None  # gradients that are kept for a later step are a way past that call, too, of which no line tells
+    if in_backward(found.call) and _kept_gradients(case.views(found.without), found.step.step):
+        return None  # below no_sync() a backward makes no such call, and no error led past it
     where = the_only(found.ways)
     handlers = conditions(found.ways)
     return Finding(
@@ -213,6 +214,11 @@ def caught_past_a_call(case: Case) -> Finding | None:
         evidence=(f"the source shows no way past {found.name} but {handlers}",),
         status=case.failed_status,
     )
+
+
+def _kept_gradients(views: Sequence[RankView], step: int | None) -> bool:
+    made = [backwards_in(view, step) for view in views if step is not None]
+    return any(each is not None and each.accumulated for each in made)
 
 
 def _swallows(way: Bypass) -> bool:

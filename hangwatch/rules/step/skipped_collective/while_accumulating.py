@@ -22,7 +22,7 @@ def left_a_backward_out(case: Case) -> Finding | None:
     if found is None:
         return None
     odd, others = found.without, found.accumulating
-    fewer, habit = len(odd) < len(others), found.begun >= HABIT
+    fewer, habit = len(odd) < len(others), found.always >= HABIT
     if not odd or not (fewer or (len(odd) == len(others) and habit)) or len(odd) + len(others) < len(case.ranks):
         return None
     ways = _ways(case, others)
@@ -32,8 +32,8 @@ def left_a_backward_out(case: Case) -> Finding | None:
     if fewer:
         witnesses.append(Witness(Kind.MAJORITY, f"most ranks accumulated gradients in it: {case.name(others)}"))
     if habit:
-        before = f"in each of the {found.begun} recorded steps before it"
-        witnesses.append(Witness(Kind.HABIT, f"{before} all ranks made a backward"))
+        before = f"all ranks made a backward in each of the {found.always} recorded steps before it"
+        witnesses.append(Witness(Kind.HABIT, before))
     return Finding(
         "skipped-collective",
         case.weigh(witnesses),

@@ -120,14 +120,16 @@ def test_of_two_halves_the_one_without_a_backward_left_its_own_habit(odd: int) -
     judgement = diagnose(job(*(turns(*((17,) if rank == odd else ())) for rank in range(2))))
     verdict = judgement.verdict
     assert (verdict.cause, blamed_ranks(judgement)) == ("skipped-collective", [odd])
-    assert "in each of the 17 recorded steps before it all ranks made a backward" in verdict.evidence
+    assert "all ranks made a backward in each of the 17 recorded steps before it" in verdict.evidence
 
 
-def test_of_two_halves_that_make_no_backward_in_every_step_none_is_blamed() -> None:
-    """WHEN all of them left backwards out before THEN no habit says which of the two halves is the odd one."""
-    now_and_then = tuple(batch for batch in range(17) if batch % 3 == 2)
-    snapshot = job(turns(*now_and_then, 17), turns(*now_and_then))
-    assert left_a_backward_out(Case(snapshot)) is None
+def test_of_two_halves_that_left_a_backward_out_before_none_is_blamed() -> None:
+    """WHEN all ranks made none in an earlier step THEN no habit says which of the two halves is the odd one."""
+    apart = backwards_apart(Case(job(turns(9, 18), turns(9))))
+    assert apart is not None
+    assert (apart.without, apart.accumulating, apart.always) == ((0,), (1,), 0)
+    assert left_a_backward_out(Case(job(turns(9, 18), turns(9)))) is None
+    assert left_a_backward_out(Case(job(turns(18), turns()))) is not None
 
 
 def test_a_backward_that_was_due_to_synchronise_is_left_to_the_calls_that_are_missing() -> None:
