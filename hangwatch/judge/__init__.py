@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from hangwatch.facts.calls.histories import ranks_diff
 from hangwatch.facts.case import Case
+from hangwatch.facts.processes import remote_calls
 from hangwatch.facts.processes.as_it_stood import as_it_stood, by_a_timeout, ended_while_it_stood
 from hangwatch.facts.processes.stopped_later import before_the_stop, sentences, stopped_later
 from hangwatch.facts.processes.store_waits import awaits_key, store_ports
@@ -117,13 +118,17 @@ def _keeps_none_waiting(case: Case, found: Finding) -> bool:
 
 
 def worth_confirming(snapshot: Snapshot) -> list[tuple[int, int]]:
-    """(rank, pid) of ranks whose native frames may show a wait on their device: one of each stack that would matter."""
-    if not any(head.uses_nccl for rank in snapshot.ranks for head in rank.collectives.heads):
-        return []
+    """(rank, pid) of ranks whose native frames may show a wait on their device, or for the answer of a remote call.
+
+    One of each stack that would matter.
+    """
     case = Case(snapshot)
     if any(view.evidence.moved for view in case):
         return []
-    return [(view.rank, view.pid) for view in device_waits.worth_confirming(list(case), case.ledger) if view.pid]
+    nccl = any(head.uses_nccl for rank in snapshot.ranks for head in rank.collectives.heads)
+    on_device = device_waits.worth_confirming(list(case), case.ledger) if nccl else []
+    found = {view.rank: view for view in (*on_device, *remote_calls.may_ask(case))}
+    return [(view.rank, view.pid) for view in found.values() if view.pid]
 
 
 def asked(ask: Callable[[Case], Answer], case: Case, faults: list[str]) -> Answer | None:

@@ -86,6 +86,7 @@ from hangwatch.rules.step.rank_zero_only_collective.behind_a_check import ended_
 from hangwatch.rules.step.skipped_collective.before_an_abort import skipped_before_an_abort
 from hangwatch.rules.step.skipped_collective.by_place import ended_earlier_than_ever
 from hangwatch.rules.step.skipped_collective.monitored import passed_a_monitored_barrier
+from hangwatch.rules.step.skipped_collective.until_the_end import skipped_until_its_end
 from hangwatch.rules.step.slow_checkpoint import slow_checkpoint
 from hangwatch.rules.step.uneven_steps import outside_of_join
 from hangwatch.rules.step.user_code_blocked import user_code_blocked
@@ -201,6 +202,7 @@ ORDER: tuple[Rule, ...] = (
     as_queued,
     no_device_finishes,
     network_partition,
+    skipped_until_its_end,
     destroyed_before,
     ended_with_fewer_messages,
     ended_alone,

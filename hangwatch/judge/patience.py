@@ -86,7 +86,9 @@ def held(snapshot: Snapshot) -> dict[int, str]:
         for view in living
         if found[view.rank] and not (_is_in_others_hands(view, snapshot) or _by_a_rank(view, living, found))
     }
-    others = (_in_a_meeting, _in_remote_calls, _mispaired, _for_each_other)
+    if remote := _in_remote_calls(snapshot, living):
+        return remote | facts
+    others = (_in_a_meeting, _mispaired, _for_each_other)
     return facts or next((held for fact in others if (held := fact(snapshot, living))), {})
 
 

@@ -14,6 +14,7 @@ from hangwatch.model import Frame, ThreadStack
 from hangwatch.stacks.activity import Activity, Doing, Within
 from hangwatch.stacks.frames import name_of, user_frame
 from hangwatch.stacks.innermost import (
+    A_FUTURE,
     called,
     compiling,
     joins_natively,
@@ -64,6 +65,7 @@ def _told(frames: tuple[Frame, ...], main: bool) -> Activity:
     natives = () if serves_backward(frames) else inner  # what it waits for is what the thread in backward waits for
     if doing is Doing.CODE:
         doing = natively(natives)
+        op = A_FUTURE if doing is Doing.REMOTE_CALL else op
     return Activity(
         doing=doing,
         op=op,

@@ -34,8 +34,9 @@ _SAME_OP = {
 # Ray Train: an actor answers when all workers have asked, and never before. RPC: all leave together.
 _RPC = "/torch/distributed/rpc/api.py"
 _WORKERS_MEET = re.compile(rf"/ray/train/v2/_internal/execution/(context|collective_impl)\.py$|{_RPC}$")
+SHUTDOWN, A_FUTURE = "rpc.shutdown", "a Future"  # what the user waits in, in words
 _MEETINGS = {
-    "_wait_all_workers": "rpc.shutdown",
+    "_wait_all_workers": SHUTDOWN,
     "_sync_checkpoint_dir_name_across_ranks": "report",
     "barrier": "barrier",
     "broadcast_from_rank_zero": "broadcast_from_rank_zero",
@@ -46,6 +47,7 @@ _NATIVE_WAIT = re.compile(
     r"c10d::.*(::wait\b|::waitRecv|::waitSend|runWait|finalize_backward|::synchronize|::barrier)|gloo::.*wait"
     r"|c10d::Work|ncclComm(Init|Abort)|AsyncWork::"
 )
+_NATIVE_FUTURE = "torch::jit::PythonFutureWrapper::wait"  # `rpc_async(...).wait()`, which has no Python frame
 _NATIVE_STORE = re.compile(r"c10d::\w*Store::")
 _NATIVE_DRIVER = re.compile(r"cu(da)?[A-Z]\w+$")
 _NATIVE_LAUNCH = re.compile(r"cu(da)?(Graph)?(Launch|Mem(cpy|Alloc|Free|set)|Malloc|Free)")
@@ -127,7 +129,7 @@ def _meets_the_workers(names: Names) -> Told:
 def _waits_for_an_answer(names: Names) -> Told:
     for frame, _, file in names:
         if file.endswith((_RPC, _FUTURES)):
-            return Doing.REMOTE_CALL, "an RPC" if file.endswith(_RPC) else "a Future", frame
+            return Doing.REMOTE_CALL, "an RPC" if file.endswith(_RPC) else A_FUTURE, frame
     return None
 
 
@@ -262,6 +264,8 @@ def natively(inner: tuple[Frame, ...]) -> Doing:
     """C functions leave no Python frame (`work.wait()`, `.item()`): only native frames tell what is behind."""
     if waits_natively(inner):
         return Doing.WORK_WAIT
+    if any(frame.native and frame.function == _NATIVE_FUTURE for frame in inner):
+        return Doing.REMOTE_CALL
     return Doing.DEVICE if spins(inner) else Doing.CODE
 
 

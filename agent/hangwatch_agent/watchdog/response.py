@@ -58,10 +58,10 @@ class Response:
             self._unanswered, self._stopped_since = True, None
 
     def confirmed(self, snapshot: Snapshot, rank_states: Sequence[RankState]) -> Snapshot:
-        """The snapshot with native frames of ranks that may wait on their device, which Python frames do not show.
+        """The snapshot with native frames of ranks that may wait on their device or for the answer of a remote call.
 
-        One rank of each stack is looked at, before the judgement: each costs half a second, and only jobs with work
-        outstanding on a device pay for it.
+        Python frames do not show that. One rank of each stack is looked at, before the judgement: each costs half a
+        second, and only jobs with work outstanding on a device, or with remote calls, pay for it.
         """
         here = {each.rank for each in rank_states}
         pids = [pid for rank, pid in worth_confirming(snapshot) if rank in here]

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from hangwatch import words
 from hangwatch.facts.case import Case, once
 from hangwatch.model import ThreadStack
-from hangwatch.ranks.thread_stacks import runs_users_code
+from hangwatch.ranks.thread_stacks import runs_users_code, waits_for_a_lock
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import UNRECORDED, Activity, Doing
+from hangwatch.stacks.innermost import SHUTDOWN
 
 _WAITS = {Doing.LOCK: "waits for other threads of its process", Doing.SLEEP: "sleeps", Doing.SOCKET: "waits for a peer"}
 _SERVES = "/torch/distributed/rpc/internal.py"
@@ -41,6 +42,11 @@ class Unanswered:
         """The functions at which all these waits end: they wait for something else than an answer."""
         return tuple(each for each in self.served if not each.asks)
 
+    @property
+    def inside(self) -> frozenset[int]:
+        """The ranks that wait for an answer, or run a function for another rank."""
+        return frozenset(view.rank for view in (*self.asking, *(each.view for each in self.served)))
+
 
 @once
 def unanswered(case: Case) -> Unanswered | None:
@@ -52,6 +58,18 @@ def unanswered(case: Case) -> Unanswered | None:
     waits = case.all_wait and not any(case.works(view) for view in case)
     asking = found.asking or any(each.asks for each in found.served)
     return found if waits and asking and any(map(_in_rpc, case)) else None
+
+
+def left_early(case: Case, found: Unanswered) -> tuple[RankView, ...]:
+    """The ranks that make no more calls: they stand in `rpc.shutdown`, and no function runs there for another one.
+
+    None where no more than as many are inside a call, or a rank is at neither: which ranks were to make the call that
+    is lacking is on no record then.
+    """
+    others = [view for view in case if view.rank not in found.inside]
+    left = tuple(view for view in others if view.steady and view.now.op == SHUTDOWN)
+    callers = found.inside - {each.view.rank for each in found.ends}
+    return left if len(left) == len(others) and len(left) < len(callers) else ()
 
 
 def asks(now: Activity) -> bool:
@@ -66,12 +84,25 @@ def no_call_is_left(living: Sequence[RankView]) -> bool:
     return any(map(_in_rpc, living)) and all(_is_inside(view) and _only_waits(view) for view in living)
 
 
+def may_ask(case: Case) -> list[RankView]:
+    """One rank of each line at which a rank sleeps in C code, where others are in calls of RPC.
+
+    The wait for an answer (`rpc_async(...).wait()`) leaves no Python frame.
+    """
+    if not any(_in_rpc(view) or view.now.op == SHUTDOWN for view in case):
+        return []
+    asleep = (view for view in case if waits_for_a_lock(view.now, view.evidence.process) and view.steady)
+    return list({view.where: view for view in asleep}.values())
+
+
 def _in_rpc(view: RankView) -> bool:
     return asks(view.now) or bool(_served(view))
 
 
 def _is_inside(view: RankView) -> bool:
-    return view.steady and view.now.doing in UNRECORDED
+    """By its stack, or it sleeps in C code for what its own process gives, as for an answer or a lock."""
+    asleep = waits_for_a_lock(view.now, view.evidence.process)
+    return view.steady and (view.now.doing in UNRECORDED or asleep)
 
 
 def _only_waits(view: RankView) -> bool:

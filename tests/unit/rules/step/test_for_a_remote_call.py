@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from hangwatch.judge import worth_confirming
 from hangwatch.judge.patience import held
 from hangwatch.model import Certainty, Frame, Judgement, RankEvidence, ThreadStack
+from hangwatch.stacks.classify import activity
 from tests.unit.job import LIB, SCRIPT, TORCH, frames, judge, rank, snapshot
 
 RPC = f"{TORCH}/distributed/rpc"
@@ -49,12 +51,44 @@ def test_a_rank_whose_function_computes_still_works() -> None:
     assert verdict.cause != "user-code-blocked" or "does not answer" not in verdict.summary, verdict.summary
 
 
-def test_an_answer_that_no_thread_works_on_blames_no_rank() -> None:
+def test_an_answer_that_no_thread_works_on_points_to_the_rank_that_makes_no_more_calls() -> None:
     ranks = [rank(0, ASKS), rank(1, LEAVES, threads=(ASKS_IN_TURN,)), rank(2, LEAVES)]
     verdict = told(ranks).verdict
-    assert (verdict.cause, verdict.culprits) == ("undetermined", ()), verdict.summary
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("undetermined", [2]), verdict.summary
     assert "Rank 1 waits for the answer of a remote call (train.py:96)" in verdict.summary
-    assert "Rank 2 runs no function for another one." in verdict.summary
+    assert "Rank 2 makes no call, and runs no function for another one." in verdict.summary
+
+
+def test_where_as_many_ranks_make_no_more_calls_none_is_blamed() -> None:
+    ranks = [rank(0, LEAVES), rank(1, LEAVES, threads=(ASKS_IN_TURN,)), rank(2, LEAVES)]
+    verdict = told(ranks).verdict
+    assert (verdict.cause, verdict.culprits) == ("undetermined", ()), verdict.summary
+
+
+def test_the_rank_that_left_a_call_out_is_named_and_not_the_one_whose_function_waits_for_it() -> None:
+    verdict = judge(rank(0, LEAVES, threads=(WAITS,)), rank(1, ASKS), rank(2, LEAVES), rank(3, ASKS)).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("user-code-blocked", [2]), verdict.summary
+    assert verdict.summary.startswith("Rank 2 makes no more calls: it stands in rpc.shutdown (train.py:13)")
+
+
+# `rpc_async(...).wait()`: the thread is in C code, and native frames alone tell what it waits for.
+IN_C = (Frame(SCRIPT, 52, "main"),)
+FUTURE = (Frame("/lib/libtorch_python.so", 0, "torch::jit::PythonFutureWrapper::wait", native=True), *IN_C)
+ASLEEP = {"private_wait": True, "cpu_delta_s": 0.0}
+
+
+def test_a_rank_that_may_wait_for_an_answer_in_c_code_is_worth_its_native_frames() -> None:
+    serving = rank(1, LEAVES, threads=(ASKS_IN_TURN,))
+    sleeping = rank(0, IN_C, facts=ASLEEP)
+    assert [each for each, _ in worth_confirming(snapshot(sleeping, serving, rank(2, LEAVES)))] == [0]
+    assert worth_confirming(snapshot(sleeping, rank(1, IN_C, facts=ASLEEP))) == []
+    assert held(snapshot(sleeping, serving, rank(2, LEAVES), world_size=3)).keys() == {0, 1, 2}
+
+
+def test_by_its_native_frames_it_waits_for_the_answer() -> None:
+    verdict = told([rank(0, FUTURE), rank(1, LEAVES, threads=(ASKS_IN_TURN,)), rank(2, LEAVES)]).verdict
+    assert "Rank 1 waits for the answer of a remote call (train.py:96)" in verdict.summary
+    assert activity(ThreadStack(1, "MainThread", FUTURE, main=True)).called == "a Future"
 
 
 def test_a_future_under_a_condition_on_the_rank_is_no_collective_of_one_rank() -> None:
