@@ -34,6 +34,7 @@ MARKS = tuple(
     mark.encode()
     for each in (
         watchdog,
+        desync,
         nccl,
         elastic,
         barrier,
@@ -90,7 +91,7 @@ class Attempt:
         self._on, self._said_last = going_on.GoingOn(logs), last_words.LastWords(rank)
         self._tasks, self._stacks = task_lines.TaskLines(), stacks.Stacks()
         self._mpirun, self._pods, self._listed = mpirun.Lines(), pods.Described(), pods.Listed()
-        self._shell = shell.LastLine(rank)
+        self._shell, self._desync = shell.LastLine(rank), desync.Lines(rank)
         self._ray, self._ray_deaths = ray_errors.Lines(), ray_deaths.Lines()
         self._behind = behind.Behind(self._raised)
         self.named = set[int]()  # the ranks that torch's prefixes name
@@ -121,7 +122,8 @@ class Attempt:
         """A line may be of use to several of these."""
         logs, rank = self._logs, self._rank
         logs.launched = logs.launched or elastic.is_of_launcher(whole)
-        told = self._late.take(line, logs) or watchdog.take(line, logs, rank) or nccl.take(line, logs, rank)
+        told = self._desync.take(line, logs) or self._late.take(line, logs)
+        told = told or watchdog.take(line, logs, rank) or nccl.take(line, logs, rank)
         of_task = rank is None and self._tasks.take(whole, line, logs)
         whose = last_words.rank_of(line, rank)
         if whose is not None and line.startswith("[rank"):
@@ -134,7 +136,7 @@ class Attempt:
 
     def _of_others(self, line: str) -> bool:
         logs = self._logs
-        told = desync.take(line, logs) or kernel.take(line, logs) or rendezvous.take(line, logs)
+        told = kernel.take(line, logs) or rendezvous.take(line, logs)
         told = told or self._spawned.take(line, logs) or self._table.take(line, logs)
         return told or self._mpirun.take(line, logs) or self._of_pods(line) or schedulers.take(line, logs)
 

@@ -24,6 +24,7 @@ from . import (
     interfaces,
     kernel,
     last_words,
+    out_of_step,
     plain,
     pods,
     ray_deaths,
@@ -88,6 +89,7 @@ def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
     stands = model.assess(queues)
     if stands.judgement is not None:
         judged = behind_peers.told(alone.told(stands.judgement, queues, logs), queues, logs)
+        judged = out_of_step.told(judged, queues, logs)
         judged = last_words.told(_alive(judged, queues, logs), queues, logs)
         return model.Assessment(_with_logs(_by_its_error(judged, logs), logs))
     if (by_logs := _of_logs(logs)) is not None:
@@ -151,7 +153,7 @@ def _of_logs(logs: Logs) -> Judgement | None:
     if calls := of_no_group(logs):
         unnumbered = any(each.number == UNNUMBERED for each in calls)
         return _unpaired(calls, *(_WITHOUT_NUMBER if unnumbered else _OF_NO_GROUP), logs)
-    if (awaited := rendezvous.judged(logs)) is not None:
+    if (awaited := out_of_step.judged(logs) or rendezvous.judged(logs)) is not None:
         return awaited
     if logs.late is not None:
         return _late(logs.late)

@@ -42,6 +42,27 @@ class Progress:
     place: int | None = None
 
 
+@dataclass(frozen=True)
+class Reached:
+    """How far a rank's device was, by torch's desync report: the call that it has started last, or finished too."""
+
+    number: int
+    finished: bool
+    op: str = ""
+
+
+@dataclass
+class Desync:
+    """A desync report of torch's: by the ranks' numbers within the group, which it rarely names."""
+
+    group: str = ""  # "0" of the default one, "" where no line tells
+    place: int | None = None  # of the rank that wrote it, within the group
+    rank: int | None = None  # and in the job, where a line or the file's name tells
+    reached: dict[int, Reached] = field(default_factory=dict)
+    never: set[int] = field(default_factory=set)  # ranks that had started no call
+    whole: bool = False  # all ranks of the group are in it
+
+
 @dataclass
 class Communicator:
     """A communicator of NCCL's by its commId: which ranks began to set it up, and which came to the end.
@@ -255,7 +276,7 @@ class Logs:
     late: LateAtBarrier | None = None  # the first one that is told of
     kernel: dict[tuple[int | None, str, str], KernelSaid] = field(default_factory=dict)
     gpus: dict[tuple[str, int], str] = field(default_factory=dict)  # PCI address of that of each process
-    lagging: dict[str, set[int]] = field(default_factory=dict)  # torch's desync report, in words, and of which ranks
+    desyncs: list[Desync] = field(default_factory=list)
     ended_by: dict[str, None] = field(default_factory=dict)  # who ended the job from outside, in words
     failed_nodes: set[str] = field(default_factory=set)  # nodes that the scheduler saw fail
     warnings: dict[str, Warned] = field(default_factory=dict)  # of NCCL, about networks and devices
