@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
 from . import (
     barrier,
@@ -16,6 +17,7 @@ from . import (
     mpirun,
     nccl,
     pods,
+    ras_answers,
     ray_deaths,
     ray_errors,
     rendezvous,
@@ -45,6 +47,7 @@ MARKS = tuple(
         kernel,
         mpirun,
         pods,
+        ras_answers,
         ray_deaths,
         ray_errors,
         schedulers,
@@ -84,7 +87,7 @@ def without_rank(line: str) -> str:
 class Attempt:
     """Takes the lines of one log, one after another; `rank` is that of the file, where its name tells."""
 
-    def __init__(self, rank: int | None, logs: Logs) -> None:
+    def __init__(self, rank: int | None, logs: Logs, path: Path | None = None) -> None:
         self._rank, self._logs = rank, logs
         self._table, self._late, self._raised = elastic.Table(), barrier.Barrier(), tracebacks.Tracebacks()
         self._last, self._spawned, self._slurm = nccl.LastError(), spawn.Spawned(), slurm.Lines()
@@ -92,6 +95,7 @@ class Attempt:
         self._tasks, self._stacks = task_lines.TaskLines(), stacks.Stacks()
         self._mpirun, self._pods, self._listed = mpirun.Lines(), pods.Described(), pods.Listed()
         self._shell, self._desync = shell.LastLine(rank), desync.Lines(rank)
+        self._ras_said = ras_answers.Lines(path)
         self._ray, self._ray_deaths = ray_errors.Lines(), ray_deaths.Lines()
         self._behind = behind.Behind(self._raised)
         self.named = set[int]()  # the ranks that torch's prefixes name
@@ -138,6 +142,7 @@ class Attempt:
         logs = self._logs
         told = kernel.take(line, logs) or rendezvous.take(line, logs)
         told = told or self._spawned.take(line, logs) or self._table.take(line, logs)
+        told = told or self._ras_said.take(line, logs)
         return told or self._mpirun.take(line, logs) or self._of_pods(line) or schedulers.take(line, logs)
 
     def _of_pods(self, line: str) -> bool:
@@ -147,6 +152,6 @@ class Attempt:
         """The file has ended; whether that told of a crash, or where ranks stand."""
         of_use = [self._raised.end(self._logs), self._stacks.end(self._logs)]  # both
         self._behind.end(self._logs)
-        of_use += [self._tasks.end(self._logs), self._shell.end(self._logs)]
+        of_use += [self._tasks.end(self._logs), self._shell.end(self._logs), self._ras_said.end(self._logs)]
         self._said_last.end(self._logs)
         return any(of_use)

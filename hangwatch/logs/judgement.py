@@ -27,6 +27,7 @@ from . import (
     out_of_step,
     plain,
     pods,
+    ras_verdict,
     ray_deaths,
     rendezvous,
     shell,
@@ -153,7 +154,7 @@ def _of_logs(logs: Logs) -> Judgement | None:
     if calls := of_no_group(logs):
         unnumbered = any(each.number == UNNUMBERED for each in calls)
         return _unpaired(calls, *(_WITHOUT_NUMBER if unnumbered else _OF_NO_GROUP), logs)
-    if (awaited := out_of_step.judged(logs) or rendezvous.judged(logs)) is not None:
+    if (awaited := out_of_step.judged(logs) or ras_verdict.judged(logs) or rendezvous.judged(logs)) is not None:
         return awaited
     if logs.late is not None:
         return _late(logs.late)
@@ -196,6 +197,7 @@ def _nothing(logs: Logs) -> tuple[str, ...]:
     failed = "no process is known to have failed" if any(plain.caught(logs)) else "no process failed"
     return (
         f"nothing is wrong in {files}: no call was given up, no communicator is left half set up, {failed}",
+        *ras_verdict.nothing(logs),
         *kernel.unplaced(logs),
         *pods.sentences(logs),
         *communicators.passed(logs),
@@ -302,7 +304,7 @@ def _with_logs(judged: Judgement, logs: Logs) -> Judgement:
     said = _gave_up(logs, verdict)
     verdict = replace(
         verdict,
-        evidence=(*verdict.evidence, *_stalls(logs), *desync.evidence(logs), *said),
+        evidence=(*verdict.evidence, *_stalls(logs), *desync.evidence(logs), *ras_verdict.evidence(logs), *said),
         alternatives=(*verdict.alternatives, *_or_the_lock(logs)),
     )
     if said and judged.status is Status.WAITING:

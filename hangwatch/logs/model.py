@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from hangwatch.model import Frame, ThreadStack
+from hangwatch.ras import Answer
 
 Written = tuple[int | None, tuple[ThreadStack, ...]]  # pid, where it is told, and stacks of a process
 UNNUMBERED = -1  # what torch before 2.0 gave up: its lines number no calls
@@ -236,6 +237,16 @@ class KernelSaid:
     name: str = ""  # of the process
 
 
+@dataclass(frozen=True)
+class RasSaid:
+    """An answer of NCCL's RAS service, in which file it is, which one there, and when that was written."""
+
+    answer: Answer
+    path: Path | None = None
+    place: int = 0
+    written: float = 0.0
+
+
 @dataclass
 class LateAtBarrier:
     """A monitored barrier gave up: `ranks` had not come to it within `timeout_s`; rank 0 waited at `where`."""
@@ -277,6 +288,7 @@ class Logs:
     kernel: dict[tuple[int | None, str, str], KernelSaid] = field(default_factory=dict)
     gpus: dict[tuple[str, int], str] = field(default_factory=dict)  # PCI address of that of each process
     desyncs: list[Desync] = field(default_factory=list)
+    ras: list[RasSaid] = field(default_factory=list)
     ended_by: dict[str, None] = field(default_factory=dict)  # who ended the job from outside, in words
     failed_nodes: set[str] = field(default_factory=set)  # nodes that the scheduler saw fail
     warnings: dict[str, Warned] = field(default_factory=dict)  # of NCCL, about networks and devices
