@@ -11,6 +11,7 @@ from . import (
     behind,
     desync,
     elastic,
+    events,
     going_on,
     kernel,
     last_words,
@@ -47,6 +48,7 @@ MARKS = tuple(
         kernel,
         mpirun,
         pods,
+        events,
         ras_answers,
         ray_deaths,
         ray_errors,
@@ -94,6 +96,7 @@ class Attempt:
         self._on, self._said_last = going_on.GoingOn(logs), last_words.LastWords(rank)
         self._tasks, self._stacks = task_lines.TaskLines(), stacks.Stacks()
         self._mpirun, self._pods, self._listed = mpirun.Lines(), pods.Described(), pods.Listed()
+        self._events = events.Lines()
         self._shell, self._desync = shell.LastLine(rank), desync.Lines(rank)
         self._ras_said = ras_answers.Lines(path)
         self._ray, self._ray_deaths = ray_errors.Lines(), ray_deaths.Lines()
@@ -146,7 +149,8 @@ class Attempt:
         return told or self._mpirun.take(line, logs) or self._of_pods(line) or schedulers.take(line, logs)
 
     def _of_pods(self, line: str) -> bool:
-        return self._pods.take(line, self._logs) or self._listed.take(line, self._logs)
+        told = self._pods.take(line, self._logs) or self._listed.take(line, self._logs)
+        return self._events.take(line, self._logs) or told
 
     def _end(self) -> bool:
         """The file has ended; whether that told of a crash, or where ranks stand."""

@@ -20,6 +20,7 @@ from . import (
     desync,
     detail,
     ends,
+    events_verdict,
     file_names,
     interfaces,
     kernel,
@@ -82,7 +83,7 @@ def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
         return model.Assessment(ends.local_end(reaped, logs))
     if (nameless := ends.nameless_end(logs)) is not None:
         return model.Assessment(nameless)
-    if (ended := pods.judged(logs) or ray_deaths.judged(logs)) is not None:
+    if (ended := pods.judged(logs) or events_verdict.judged(logs) or ray_deaths.judged(logs)) is not None:
         return model.Assessment(ended)
     warning = communicators.worst(logs)
     if warning is not None and warning[1].fault is Fault.DUPLICATE:
@@ -154,7 +155,8 @@ def _of_logs(logs: Logs) -> Judgement | None:
     if calls := of_no_group(logs):
         unnumbered = any(each.number == UNNUMBERED for each in calls)
         return _unpaired(calls, *(_WITHOUT_NUMBER if unnumbered else _OF_NO_GROUP), logs)
-    if (awaited := out_of_step.judged(logs) or ras_verdict.judged(logs) or rendezvous.judged(logs)) is not None:
+    stands = out_of_step.judged(logs) or ras_verdict.judged(logs)
+    if (awaited := stands or events_verdict.not_started(logs) or rendezvous.judged(logs)) is not None:
         return awaited
     if logs.late is not None:
         return _late(logs.late)
@@ -200,6 +202,7 @@ def _nothing(logs: Logs) -> tuple[str, ...]:
         *ras_verdict.nothing(logs),
         *kernel.unplaced(logs),
         *pods.sentences(logs),
+        *events_verdict.sentences(logs),
         *communicators.passed(logs),
         *rendezvous.lost_stores(logs),
         *plain.attempt_before(_earlier(logs)),

@@ -226,6 +226,17 @@ class Pod:
 
 
 @dataclass(frozen=True)
+class Event:
+    """An event of Kubernetes on a pod or a node; `age_s` is the time since it was seen last, where that is told."""
+
+    kind: str
+    name: str
+    reason: str
+    said: str = ""
+    age_s: float | None = None
+
+
+@dataclass(frozen=True)
 class KernelSaid:
     """A sentence of a host's kernel log on a process (None where it does not say which), or on a GPU by its address."""
 
@@ -270,6 +281,7 @@ class Logs:
     reaped: dict[str, Reaped] = field(default_factory=dict)  # by launcher and process
     tasks: dict[int, Task] = field(default_factory=dict)  # tasks of Slurm that ended, by their numbers
     pods: dict[tuple[str, str], Pod] = field(default_factory=dict)  # by names of pod and container
+    events: list[Event] = field(default_factory=list)
     killed: set[int | None] = field(
         default_factory=set
     )  # ranks of logs that end with a shell's "Killed"; None: unknown

@@ -11,7 +11,7 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO
 
-from . import attempt, elastic, pods, ras_answers, stacks
+from . import attempt, elastic, events, pods, ras_answers, stacks
 from .model import Logs
 
 _GLUED = re.compile(r"(?<=.)(?=\[rank\d+\]:\[[EFWI])")
@@ -63,7 +63,8 @@ def read(path: Path, logs: Logs, plain: Path | None = None) -> bool:
         small = plain.stat().st_size < (ras_answers.LARGEST if ras_answers.is_of_json(start) else LONGEST << 6)
         content = plain.read_bytes() if small else b""
         found = ras_answers.of_file(content, path, logs) or elastic.error_file(content, rank, logs)
-        found = found or pods.of_json(content, logs) or stacks.of_json(content, rank, logs)
+        found = found or pods.of_json(content, logs) or events.of_json(content, logs)
+        found = found or stacks.of_json(content, rank, logs)
     else:
         found, lines = _lines(plain, rank, logs, path)
         if lines is not None and not found:
