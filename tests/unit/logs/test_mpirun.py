@@ -55,7 +55,8 @@ def non_zero(name: str, code: int, program: str = "mpirun") -> str:
     rule = "-" * 74
     return (
         f"{rule}\n{program} detected that one or more processes exited with non-zero status, thus causing\n"
-        f"the job to be terminated. The first process to do so was:\n\n  Process name: {name}\n  Exit code:    {code}\n{rule}"
+        f"the job to be terminated. The first process to do so was:\n\n  Process name: {name}\n"
+        f"  Exit code:    {code}\n{rule}"
     )
 
 
