@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
 from . import (
     barrier,
     behind,
     desync,
     elastic,
+    events,
     going_on,
     kernel,
     last_words,
     mpirun,
     nccl,
     pods,
+    ras_answers,
     ray_deaths,
     ray_errors,
     rendezvous,
@@ -34,6 +37,7 @@ MARKS = tuple(
     mark.encode()
     for each in (
         watchdog,
+        desync,
         nccl,
         elastic,
         barrier,
@@ -44,6 +48,8 @@ MARKS = tuple(
         kernel,
         mpirun,
         pods,
+        events,
+        ras_answers,
         ray_deaths,
         ray_errors,
         schedulers,
@@ -83,14 +89,16 @@ def without_rank(line: str) -> str:
 class Attempt:
     """Takes the lines of one log, one after another; `rank` is that of the file, where its name tells."""
 
-    def __init__(self, rank: int | None, logs: Logs) -> None:
+    def __init__(self, rank: int | None, logs: Logs, path: Path | None = None) -> None:
         self._rank, self._logs = rank, logs
         self._table, self._late, self._raised = elastic.Table(), barrier.Barrier(), tracebacks.Tracebacks()
         self._last, self._spawned, self._slurm = nccl.LastError(), spawn.Spawned(), slurm.Lines()
         self._on, self._said_last = going_on.GoingOn(logs), last_words.LastWords(rank)
         self._tasks, self._stacks = task_lines.TaskLines(), stacks.Stacks()
         self._mpirun, self._pods, self._listed = mpirun.Lines(), pods.Described(), pods.Listed()
-        self._shell = shell.LastLine(rank)
+        self._events = events.Lines()
+        self._shell, self._desync = shell.LastLine(rank), desync.Lines(rank)
+        self._ras_said = ras_answers.Lines(path)
         self._ray, self._ray_deaths = ray_errors.Lines(), ray_deaths.Lines()
         self._behind = behind.Behind(self._raised)
         self.named = set[int]()  # the ranks that torch's prefixes name
@@ -121,7 +129,8 @@ class Attempt:
         """A line may be of use to several of these."""
         logs, rank = self._logs, self._rank
         logs.launched = logs.launched or elastic.is_of_launcher(whole)
-        told = self._late.take(line, logs) or watchdog.take(line, logs, rank) or nccl.take(line, logs, rank)
+        told = self._desync.take(line, logs) or self._late.take(line, logs)
+        told = told or watchdog.take(line, logs, rank) or nccl.take(line, logs, rank)
         of_task = rank is None and self._tasks.take(whole, line, logs)
         whose = last_words.rank_of(line, rank)
         if whose is not None and line.startswith("[rank"):
@@ -134,17 +143,19 @@ class Attempt:
 
     def _of_others(self, line: str) -> bool:
         logs = self._logs
-        told = desync.take(line, logs) or kernel.take(line, logs) or rendezvous.take(line, logs)
+        told = kernel.take(line, logs) or rendezvous.take(line, logs)
         told = told or self._spawned.take(line, logs) or self._table.take(line, logs)
+        told = told or self._ras_said.take(line, logs)
         return told or self._mpirun.take(line, logs) or self._of_pods(line) or schedulers.take(line, logs)
 
     def _of_pods(self, line: str) -> bool:
-        return self._pods.take(line, self._logs) or self._listed.take(line, self._logs)
+        told = self._pods.take(line, self._logs) or self._listed.take(line, self._logs)
+        return self._events.take(line, self._logs) or told
 
     def _end(self) -> bool:
         """The file has ended; whether that told of a crash, or where ranks stand."""
         of_use = [self._raised.end(self._logs), self._stacks.end(self._logs)]  # both
         self._behind.end(self._logs)
-        of_use += [self._tasks.end(self._logs), self._shell.end(self._logs)]
+        of_use += [self._tasks.end(self._logs), self._shell.end(self._logs), self._ras_said.end(self._logs)]
         self._said_last.end(self._logs)
         return any(of_use)

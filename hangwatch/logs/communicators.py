@@ -9,6 +9,7 @@ from hangwatch import words
 from hangwatch.catalogue import cause
 from hangwatch.model import Certainty, Culprit, Frame, Judgement, Stage, Status, Verdict
 
+from . import absent as absences
 from .model import Communicator, Fault, Logs, Warned
 from .system_errors import limit, way_out
 from .unknown import unknown
@@ -17,6 +18,10 @@ _OWN_PORT = re.compile(r"async event\b.*(port|device)")  # of a rank's own; what
 _OF_ITS_HOST = (Fault.DUPLICATE, Fault.CUDA, Fault.MEMORY, Fault.LIMIT)
 _VERSIONS = re.compile(r"Mismatched NCCL version detected : rank (\d+) (\d{5,}) rank (\d+) (\d{5,})")
 _SHOWN = 3
+_INTERFACE_FIX = (
+    "set NCCL_SOCKET_IFNAME to the interface of the network that joins the hosts: NCCL uses {names}, which other hosts"
+    " do not reach; else {fix}"
+)
 _HCA = re.compile(r"\bhca (\S+)|NET/IB : (\w+):\d+ ")
 _IB_FIX = "look at {port} and its link (ibstat, the kernel log, cable and switch), and at both ends of it"
 _CUDA_FIX = "look for Xid in the kernel log of that host (dmesg); run with CUDA_LAUNCH_BLOCKING=1 to find the kernel"
@@ -41,10 +46,17 @@ def set_up(communicator: Communicator, logs: Logs) -> Judgement:
     absent = set(range(communicator.size)) - set(communicator.begun)
     left = sorted(set(communicator.begun) - communicator.complete)
     name = f"communicator {communicator.identifier or 'of NCCL'} of {words.plural(communicator.size, 'rank')}"
-    found = (
-        _never_began(communicator, absent, left, name) if absent else _never_finished(communicator, left, name, logs)
-    )
+    untold = absent - absences.here(communicator, absent, logs)
+    if untold:
+        found = _untold(communicator, untold, absent - untold, left, name)
+    elif absent:
+        found = _never_began(communicator, absent, left, name)
+    else:
+        found = _never_finished(communicator, left, name, logs)
     cause_id, certainty, summary, fix, blamed = found
+    hosts = set(communicator.begun.values())
+    if (untold or len(hosts) > 1) and (unreachable := absences.unreachable(hosts, logs)):
+        fix = _INTERFACE_FIX.format(names=unreachable, fix=fix)
     return Judgement(
         Status.HUNG,
         Stage.START,
@@ -71,7 +83,7 @@ def _part_set_up(communicator: Communicator, logs: Logs) -> Judgement:
     places = words.listed([_process(communicator, own, job.get(own)) for own in left[:_SHOWN]])
     more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
     name = f"communicator {communicator.identifier or 'of NCCL'} of {words.plural(communicator.size, 'rank')}"
-    lacking = f"; its own {words.ranks(absent)} never began" if absent else ""
+    lacking = f"; of its own {words.ranks(absent)} no line is in these logs" if absent else ""
     return unknown(
         Status.HUNG,
         Stage.START,
@@ -106,6 +118,24 @@ def _never_began(communicator: Communicator, absent: set[int], left: list[int], 
         f"look at {words.ranks(absent)}: what {they} {do} before the first collective, and whether {they} {run} at all",
         blamed,
     )
+
+
+def _untold(communicator: Communicator, untold: set[int], absent: set[int], left: list[int], name: str) -> _Said:
+    """Of some ranks there is neither a line nor a log of their host: they never began, or that log was not given."""
+    who, node = words.ranks(untold), words.verb(len(untold), "its node", "their nodes")
+    they, were = words.verb(len(untold), "it", "they"), words.verb(len(untold), "was", "were")
+    where = f"the {words.verb(len(untold), 'node', 'nodes')} of {who}"
+    give = f"give the logs of {where} too; if these are all, see whether {they} {were} started, and reach the others"
+    if absent:
+        cause_id, certainty, summary, fix, blamed = _never_began(communicator, absent, left, name)
+        more = f"No line of {who} is in these logs: {they} never began either, or the log of {node} was not given."
+        return cause_id, certainty, f"{summary} {more}", f"{fix}; {give}", blamed
+    waiting = f", for which {words.ranks(left)} {words.verb(len(left), 'waits', 'wait')}" if left else ""
+    summary = (
+        f"No line of {who} is in these logs: either {they} never began to set up {name}{waiting}, or the log of {node}"
+        " was not given."
+    )
+    return "undetermined", Certainty.UNDETERMINED, summary, give, []
 
 
 def _never_finished(communicator: Communicator, left: list[int], name: str, logs: Logs) -> _Said:

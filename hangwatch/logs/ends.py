@@ -46,7 +46,7 @@ def failures(logs: Logs) -> dict[int, Failure]:
     found = dict(logs.failures)
     for own in kernel.failures(logs):
         found[own.rank] = replace(found.get(own.rank, own), pid=own.pid, text=own.text, exit_code=own.exit_code)
-    for task in (*slurm.failures(logs), *logs.noticed.values()):
+    for task in (*slurm.failures(logs), *_noticed(logs)):
         found.setdefault(task.rank, task)
     gone = any(raised.last and brought_down(raised.text) for raised in logs.raised.values())  # they tell of one
     for rank, raised in logs.raised.items():
@@ -56,6 +56,11 @@ def failures(logs: Logs) -> dict[int, Failure]:
         elif known is not None and _completes(known, raised):
             found[rank] = replace(known, text=raised.text, where=raised.where)
     return _with_nameless(found, logs)
+
+
+def _noticed(logs: Logs) -> Iterable[Failure]:
+    """What other launchers saw. Of mpirun's processes, each of which is a launcher, the numbers are no ranks."""
+    yield from (each for each in logs.noticed.values() if not logs.launched or each.rank in logs.noticed_by)
 
 
 def _with_nameless(found: dict[int, Failure], logs: Logs) -> dict[int, Failure]:

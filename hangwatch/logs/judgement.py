@@ -20,12 +20,15 @@ from . import (
     desync,
     detail,
     ends,
+    events_verdict,
     file_names,
     interfaces,
     kernel,
     last_words,
+    out_of_step,
     plain,
     pods,
+    ras_verdict,
     ray_deaths,
     rendezvous,
     shell,
@@ -80,7 +83,7 @@ def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
         return model.Assessment(ends.local_end(reaped, logs))
     if (nameless := ends.nameless_end(logs)) is not None:
         return model.Assessment(nameless)
-    if (ended := pods.judged(logs) or ray_deaths.judged(logs)) is not None:
+    if (ended := pods.judged(logs) or events_verdict.judged(logs) or ray_deaths.judged(logs)) is not None:
         return model.Assessment(ended)
     warning = communicators.worst(logs)
     if warning is not None and warning[1].fault is Fault.DUPLICATE:
@@ -88,6 +91,7 @@ def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
     stands = model.assess(queues)
     if stands.judgement is not None:
         judged = behind_peers.told(alone.told(stands.judgement, queues, logs), queues, logs)
+        judged = out_of_step.told(judged, queues, logs)
         judged = last_words.told(_alive(judged, queues, logs), queues, logs)
         return model.Assessment(_with_logs(_by_its_error(judged, logs), logs))
     if (by_logs := _of_logs(logs)) is not None:
@@ -151,7 +155,8 @@ def _of_logs(logs: Logs) -> Judgement | None:
     if calls := of_no_group(logs):
         unnumbered = any(each.number == UNNUMBERED for each in calls)
         return _unpaired(calls, *(_WITHOUT_NUMBER if unnumbered else _OF_NO_GROUP), logs)
-    if (awaited := rendezvous.judged(logs)) is not None:
+    stands = out_of_step.judged(logs) or ras_verdict.judged(logs)
+    if (awaited := stands or events_verdict.not_started(logs) or rendezvous.judged(logs)) is not None:
         return awaited
     if logs.late is not None:
         return _late(logs.late)
@@ -194,8 +199,10 @@ def _nothing(logs: Logs) -> tuple[str, ...]:
     failed = "no process is known to have failed" if any(plain.caught(logs)) else "no process failed"
     return (
         f"nothing is wrong in {files}: no call was given up, no communicator is left half set up, {failed}",
+        *ras_verdict.nothing(logs),
         *kernel.unplaced(logs),
         *pods.sentences(logs),
+        *events_verdict.sentences(logs),
         *communicators.passed(logs),
         *rendezvous.lost_stores(logs),
         *plain.attempt_before(_earlier(logs)),
@@ -300,7 +307,7 @@ def _with_logs(judged: Judgement, logs: Logs) -> Judgement:
     said = _gave_up(logs, verdict)
     verdict = replace(
         verdict,
-        evidence=(*verdict.evidence, *_stalls(logs), *desync.evidence(logs), *said),
+        evidence=(*verdict.evidence, *_stalls(logs), *desync.evidence(logs), *ras_verdict.evidence(logs), *said),
         alternatives=(*verdict.alternatives, *_or_the_lock(logs)),
     )
     if said and judged.status is Status.WAITING:

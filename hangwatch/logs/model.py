@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from hangwatch.model import Frame, ThreadStack
+from hangwatch.ras import Answer
 
 Written = tuple[int | None, tuple[ThreadStack, ...]]  # pid, where it is told, and stacks of a process
 UNNUMBERED = -1  # what torch before 2.0 gave up: its lines number no calls
@@ -40,6 +41,27 @@ class Progress:
     started: int = -1
     number: int | None = None
     place: int | None = None
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How far a rank's device was, by torch's desync report: the call that it has started last, or finished too."""
+
+    number: int
+    finished: bool
+    op: str = ""
+
+
+@dataclass
+class Desync:
+    """A desync report of torch's: by the ranks' numbers within the group, which it rarely names."""
+
+    group: str = ""  # "0" of the default one, "" where no line tells
+    place: int | None = None  # of the rank that wrote it, within the group
+    rank: int | None = None  # and in the job, where a line or the file's name tells
+    reached: dict[int, Reached] = field(default_factory=dict)
+    never: set[int] = field(default_factory=set)  # ranks that had started no call
+    whole: bool = False  # all ranks of the group are in it
 
 
 @dataclass
@@ -204,6 +226,17 @@ class Pod:
 
 
 @dataclass(frozen=True)
+class Event:
+    """An event of Kubernetes on a pod or a node; `age_s` is the time since it was seen last, where that is told."""
+
+    kind: str
+    name: str
+    reason: str
+    said: str = ""
+    age_s: float | None = None
+
+
+@dataclass(frozen=True)
 class KernelSaid:
     """A sentence of a host's kernel log on a process (None where it does not say which), or on a GPU by its address."""
 
@@ -213,6 +246,16 @@ class KernelSaid:
     gpu: str = ""
     host: str = ""
     name: str = ""  # of the process
+
+
+@dataclass(frozen=True)
+class RasSaid:
+    """An answer of NCCL's RAS service, in which file it is, which one there, and when that was written."""
+
+    answer: Answer
+    path: Path | None = None
+    place: int = 0
+    written: float = 0.0
 
 
 @dataclass
@@ -238,6 +281,7 @@ class Logs:
     reaped: dict[str, Reaped] = field(default_factory=dict)  # by launcher and process
     tasks: dict[int, Task] = field(default_factory=dict)  # tasks of Slurm that ended, by their numbers
     pods: dict[tuple[str, str], Pod] = field(default_factory=dict)  # by names of pod and container
+    events: list[Event] = field(default_factory=list)
     killed: set[int | None] = field(
         default_factory=set
     )  # ranks of logs that end with a shell's "Killed"; None: unknown
@@ -255,7 +299,8 @@ class Logs:
     late: LateAtBarrier | None = None  # the first one that is told of
     kernel: dict[tuple[int | None, str, str], KernelSaid] = field(default_factory=dict)
     gpus: dict[tuple[str, int], str] = field(default_factory=dict)  # PCI address of that of each process
-    lagging: dict[str, set[int]] = field(default_factory=dict)  # torch's desync report, in words, and of which ranks
+    desyncs: list[Desync] = field(default_factory=list)
+    ras: list[RasSaid] = field(default_factory=list)
     ended_by: dict[str, None] = field(default_factory=dict)  # who ended the job from outside, in words
     failed_nodes: set[str] = field(default_factory=set)  # nodes that the scheduler saw fail
     warnings: dict[str, Warned] = field(default_factory=dict)  # of NCCL, about networks and devices

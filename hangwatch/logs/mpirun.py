@@ -1,17 +1,24 @@
-"""What mpirun says of its processes, which it names by their ranks: the first that failed, and one that ended all."""
+"""What mpirun, or prterun, says of its processes, which it names by their ranks: the first that failed, and one that
+ended all.
+"""
 
 from __future__ import annotations
 
 import re
 
 from .model import Failure, Logs
+from .slurm import of_shell
 
-MARKS = ("noticed that process rank ", "MPI_ABORT was invoked on rank ")
+MARKS = ("noticed that process rank ", "MPI_ABORT was invoked on rank ", "processes exited with non-zero status")
 _ENDED = re.compile(
     r"noticed that process rank (\d+) with PID (\d+) on node (\S+) exited on signal (\d+)", re.IGNORECASE
 )
 _ABORTED = re.compile(r"MPI_ABORT was invoked on rank (\d+)")
-_CODE = re.compile(r"^\s*with errorcode (-?\d+)")
+# A job that a program has started besides has another number than 1, and ranks of its own.
+_FIRST = re.compile(r"^\s*Process name: \[(?:\[\d+,1\]|[^\[\]]*@1),(\d{1,9})\](.*)$")
+_FIRST_CODE = re.compile(r"^\s*Exit code: +(\d{1,3})\s*$")
+_BETWEEN = 6  # lines of that block, in one of which the process is named
+_CODE = re.compile(r"^\s*(?:with errorcode|Errorcode:) (-?\d+)")
 _NATIVE = re.compile(r"^\[[\w.-]+:0*(\d+)\] \[ *\d+\] (\S+?)\((\w*)(?:\+0x[0-9a-f]+)?\)")
 _OF_SYSTEM = re.compile(r"/(?:libc|libpthread|ld-linux|libm|linux-vdso|libpython|libopen-|python\d)[^/]*$")
 _INTERRUPT = 2
@@ -22,6 +29,7 @@ class Lines:
 
     def __init__(self) -> None:
         self._aborted: int | None = None
+        self._block, self._first = 0, -1  # lines that may follow, and the process that they name
         self._native: dict[int, str] = {}  # the innermost frame of each crashed process that is none of the system's
 
     def take(self, line: str, logs: Logs) -> bool:
@@ -36,10 +44,30 @@ class Lines:
             logs.noticed[self._aborted] = Failure(self._aborted, exit_code=int(code[1]), first=True)
             self._aborted = None
             return True
+        if MARKS[2] in line:
+            self._block, self._first = _BETWEEN, -1
+            return True
+        if self._block:
+            return self._non_zero(line, logs)
         if "MPI_ABORT" in line and (aborted := _ABORTED.search(line)):
             self._aborted = int(aborted[1])
             return False
         return MARKS[0] in line and self._ended(line, logs)
+
+    def _non_zero(self, line: str, logs: Logs) -> bool:
+        """The block on the first process that ended with another exit code than 0."""
+        self._block -= 1
+        if first := _FIRST.match(line):
+            self._first, line = int(first[1]), first[2]
+        code = _FIRST_CODE.match(line) if self._first >= 0 else None
+        if code is None:
+            return False
+        self._block = 0
+        known = logs.noticed.get(self._first)
+        if known is None or known.exit_code is None:
+            host, pid = (known.host, known.pid) if known is not None else ("", None)
+            logs.noticed[self._first] = Failure(self._first, host, pid, of_shell(int(code[1])), first=True)
+        return True
 
     def _ended(self, line: str, logs: Logs) -> bool:
         found = _ENDED.search(line)

@@ -22,7 +22,7 @@ def completed(queues: Queues, logs: Logs) -> Queues:
     logs = placed(logs)
     size = world_size(queues, logs)
     told = logs.timeouts or logs.progress
-    sized = bool(queues.world_size or logs.communicators or desync.lagging(logs) or _all_speak(logs))
+    sized = bool(queues.world_size or logs.communicators or desync.ranks(logs) or _all_speak(logs))
     if told:
         queues.world_size = size
     dumped = queues.ranks
@@ -45,7 +45,7 @@ def completed(queues: Queues, logs: Logs) -> Queues:
 def world_size(queues: Queues, logs: Logs) -> int | None:
     """The number of ranks, by the dumps, by NCCL's communicators, or by the highest rank that is named."""
     sizes = [communicator.size for communicator in logs.communicators.values()]
-    named = [rank + 1 for rank in (*logs.ranks, *queues.ranks, *desync.lagging(logs), *_speakers(logs))]
+    named = [rank + 1 for rank in (*logs.ranks, *queues.ranks, *desync.ranks(logs), *_speakers(logs))]
     return max((queues.world_size or 0, *sizes, *named, *_spread(logs.timeouts)), default=0) or None
 
 

@@ -11,7 +11,7 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO
 
-from . import attempt, elastic, pods, stacks
+from . import attempt, elastic, events, pods, ras_answers, stacks
 from .model import Logs
 
 _GLUED = re.compile(r"(?<=.)(?=\[rank\d+\]:\[[EFWI])")
@@ -58,8 +58,12 @@ def read(path: Path, logs: Logs, plain: Path | None = None) -> bool:
     """
     rank, plain = rank_of(path, logs), plain or path
     if plain.suffix == ".json":
-        content = plain.read_bytes() if plain.stat().st_size < LONGEST << 6 else b""
-        found = elastic.error_file(content, rank, logs) or pods.of_json(content, logs)
+        with plain.open("rb") as file:
+            start = file.read(1 << 8)
+        small = plain.stat().st_size < (ras_answers.LARGEST if ras_answers.is_of_json(start) else LONGEST << 6)
+        content = plain.read_bytes() if small else b""
+        found = ras_answers.of_file(content, path, logs) or elastic.error_file(content, rank, logs)
+        found = found or pods.of_json(content, logs) or events.of_json(content, logs)
         found = found or stacks.of_json(content, rank, logs)
     else:
         found, lines = _lines(plain, rank, logs, path)
@@ -90,7 +94,7 @@ def _lines(plain: Path, rank: int | None, logs: Logs, path: Path) -> tuple[bool,
 
 
 def _taken(file: Iterable[bytes], rank: int | None, logs: Logs, path: Path) -> tuple[bool, int]:
-    known, lines = set(logs.nameless), attempt.Attempt(rank, logs)
+    known, lines = set(logs.nameless), attempt.Attempt(rank, logs, path)
     taken = lines.take(_pieces(file))
     logs.named_in[path] = lines.named
     logs.nameless_in.update((path, raised) for raised in logs.nameless if raised not in known)

@@ -8,7 +8,8 @@ completed: that they differ is no fault by itself.
 
 from __future__ import annotations
 
+from .kept import Answer, Told, answer
 from .reading import RasError, parsed
-from .words import of_nodes, sentences
+from .words import of_communicator, of_nodes, sentences
 
-__all__ = ["RasError", "of_nodes", "parsed", "sentences"]
+__all__ = ["Answer", "RasError", "Told", "answer", "of_communicator", "of_nodes", "parsed", "sentences"]

@@ -36,7 +36,7 @@ class RasError(HangwatchError):
 
 
 @dataclass
-class _Side:
+class Side:
     """One communicator as read, with the process of each of its ranks."""
 
     found: NcclCommunicator
@@ -57,10 +57,10 @@ def parsed(
     said = answer.decode("utf-8", "replace")
     try:
         if said.lstrip().startswith("{"):
-            version, sides, dead = _of_json(json.loads(_NO_COMMA.sub(r"\1,\2", said)))
+            version, sides, dead = _of_json(document(said))
         else:
             version, rest, dead = text.read(said)
-            sides = [_Side(found, pids) for found, pids in rest]
+            sides = [Side(found, pids) for found, pids in rest]
     except MALFORMED as error:
         raise RasError(f"the answer is not one of NCCL's RAS service ({type(error).__name__})") from error
     if not version:
@@ -78,7 +78,7 @@ def _of_note(found: NcclCommunicator) -> bool:
     return bool(found.launched or found.missing or found.errors or found.initialising or found.aborted)
 
 
-def _members(side: _Side, processes: Mapping[Process, int], groups: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def _members(side: Side, processes: Mapping[Process, int], groups: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """The job's ranks in the order of the communicator: those of the one group that fits, else our own."""
     own = {rank: processes[process] for rank, process in side.processes.items() if process in processes}
     size = side.found.size
@@ -95,19 +95,25 @@ def _members(side: _Side, processes: Mapping[Process, int], groups: Sequence[tup
 # ------------------------------------------------------------------------------------------ JSON
 
 
-def _of_json(document: Mapping[str, Any]) -> tuple[str, list[_Side], list[str]]:
-    version = str(document["nccl_version"])
-    return version, [_communicator(each) for each in document["communicators"]], []
+def document(said: str) -> Mapping[str, Any]:
+    """An answer in JSON, with the comma that NCCL 2.28 leaves out."""
+    found: Mapping[str, Any] = json.loads(_NO_COMMA.sub(r"\1,\2", said))
+    return found
 
 
-def _communicator(said: Mapping[str, Any]) -> _Side:
+def _of_json(said: Mapping[str, Any]) -> tuple[str, list[Side], list[str]]:
+    return str(said["nccl_version"]), [communicator(each) for each in said["communicators"]], []
+
+
+def communicator(said: Mapping[str, Any]) -> Side:
+    """One of the communicators of an answer in JSON."""
     ranks = list(_ranks(said["ranks"], int(said["size"])))
     absent = list(_ranks(said.get("missing_ranks") or (), int(said["size"])))
     status = {int(each["rank"]): each.get("status") or {} for each in (*ranks, *absent)}
     states = {rank: int(each.get("init_state") or 0) for rank, each in status.items()}
     later = {rank: int(each.get("async_error") or 0) for rank, each in status.items()}
     missing = sorted(int(each["rank"]) for each in absent)
-    return _Side(
+    return Side(
         NcclCommunicator(
             id=str(said.get("hash", "")),
             size=int(said["size"]),

@@ -11,16 +11,21 @@ from hangwatch.model import NcclCommunicator, NcclLaunched
 Process = tuple[int, str]  # pid, and the node's address
 
 _VERSION = re.compile(r"^NCCL version (\S+)", re.MULTILINE)
-_ROW = re.compile(r"^ *(\d+) +\d+ +\d+ +\d+(?:-\d+)? +(\d+) +\d+ +[A-Z]")  # group, ..., ranks per communicator
+# group, ..., ranks per communicator, ..., status
+_ROW = re.compile(r"^ *(\d+) +\d+ +\d+ +\d+(?:-\d+)? +(\d+) +\d+ +([A-Z][A-Z,]*)")
 _SECTION = re.compile(r"^#(\d+)-\d+ \(([0-9a-f]+)\) (INCOMPLETE|ERROR|MISMATCH)")
 _KIND = re.compile(r"^  Communicator ranks have different (.+?) (?:operation )?counts?$")
 _MANY = re.compile(r"^  (\d+) ranks (?:have launched up to operation (\d+)|(have not launched any operations))")
 _ONE = re.compile(r"^  Rank (\d+) (?:has launched up to operation (\d+)|(has not launched any operations))")
 _REPORTED = re.compile(r"^  Rank (\d+) reported (.+?) --")
 _MANY_REPORTED = re.compile(r"^  \d+ ranks reported (.+)$")
+_STATUS = re.compile(r"^  Rank (\d+) has status (\w+)")
+_MANY_STATUS = re.compile(r"^  \d+ ranks have status (\w+)")
 _RANK = re.compile(r"^  Rank (\d+) ")
 _MISSING = re.compile(r"^  The missing ranks?: ([\d, ]+)$")  # as 2.24 lists them, without their processes
 _PROCESS = re.compile(r"managed by process (\d+) on node (\S+)")
+_SET_UP = "INIT"
+_LISTED = 1 << 16
 _DEAD = re.compile(r"^  Process (\d+) on node (\S+)")
 
 
@@ -37,13 +42,18 @@ class _Section:
     title: str = ""
     op: str = ""
     error: str = ""
-    count: int | None = None
+    status: str = ""
+    states: dict[str, list[int]] = field(default_factory=dict)
 
     def take(self, line: str) -> None:
         if (process := _PROCESS.search(line)) and (rank := _RANK.match(line)):
             self.processes[int(rank[1])] = (int(process[1]), process[2])
         if kind := _KIND.match(line):
             self.op = kind[1]
+        elif status := _STATUS.match(line):
+            self.states.setdefault(status[2], []).append(int(status[1]))
+        elif status := _MANY_STATUS.match(line):
+            self.status = status[1]
         elif many := _MANY.match(line):
             self._many(int(many[2] or 0), int(many[1]))
         elif one := _ONE.match(line):
@@ -69,6 +79,8 @@ class _Section:
             self.errors[rank] = self.error
         elif self.op:
             self._listed(rank)
+        elif self.status:
+            self.states.setdefault(self.status, []).append(rank)
 
     def _listed(self, rank: int) -> None:
         listed = self.launched[-1][3] if self.launched else None
@@ -82,6 +94,8 @@ class _Section:
             launched=tuple(_launched(self.launched)),
             missing=tuple(sorted(set(self.missing))),
             errors=dict(sorted(self.errors.items())),
+            initialising=tuple(sorted(self.states.get(_SET_UP, ()))),
+            aborted=tuple(sorted(self.states.get("ABORT", ()))),
         )
 
 
@@ -96,6 +110,7 @@ def read(said: str) -> tuple[str, list[tuple[NcclCommunicator, dict[int, Process
     version = _VERSION.search(said)
     sizes: dict[str, int] = {}
     sections: dict[str, _Section] = {}
+    setting_up: dict[str, NcclCommunicator] = {}  # by group; of those that have a section, that tells more
     dead: list[str] = []
     current: _Section | None = None
     in_dead = False
@@ -104,13 +119,32 @@ def read(said: str) -> tuple[str, list[tuple[NcclCommunicator, dict[int, Process
             in_dead = False
         if row := _ROW.match(line):
             sizes[row[1]] = int(row[2])
+            if row[3] == _SET_UP:
+                setting_up[row[1]] = _whole(row[1], sizes[row[1]])
         elif head := _SECTION.match(line):
+            setting_up.pop(head[1], None)
             current = sections.setdefault(head[2], _Section(head[2], sizes.get(head[1], 0)))
-            current.title, current.op, current.error = head[3], "", ""
+            current.title, current.op, current.error, current.status = head[3], "", "", ""
         elif line == "DEAD":
             current, in_dead = None, True
         elif in_dead and (process := _DEAD.match(line)):
             dead.append(f"process {process[1]} on node {process[2]}")
         elif current is not None:
             current.take(line)
-    return version[1] if version else "", [(each.found(), each.processes) for each in sections.values()], dead
+    found = [(each.found(), each.processes) for each in sections.values()]
+    return version[1] if version else "", [*found, *((each, {}) for each in setting_up.values())], dead
+
+
+def _whole(group: str, size: int) -> NcclCommunicator:
+    """A communicator of which the table says that all ranks still set it up."""
+    return NcclCommunicator(f"group {group}", size, initialising=tuple(range(min(size, _LISTED))))
+
+
+def gpus(said: str) -> int:
+    """How many GPUs the job has, by the answer's summary; 0 where it does not tell."""
+    lines = iter(said.splitlines())
+    for line in lines:
+        if line.startswith("(total)") and line.endswith("(total)"):
+            numbers = next(lines, "").split()
+            return int(numbers[-1]) if numbers and all(map(str.isdecimal, numbers)) else 0
+    return 0

@@ -19,11 +19,12 @@ def sentences(view: NcclView) -> tuple[str, ...]:
     """Sentences on what is of note, the most telling first; none where nothing is."""
     found = [f"NCCL ({view.version}) calls {process} dead" for process in view.dead_processes]
     for communicator in view.of_note:
-        found += _of(communicator)
+        found += of_communicator(communicator)
     return tuple(found[:MOST])
 
 
-def _of(found: NcclCommunicator) -> Iterator[str]:
+def of_communicator(found: NcclCommunicator) -> Iterator[str]:
+    """The same of one communicator."""
     where = _place(found)
     if found.dead:
         yield f"NCCL calls {_ranks(found, found.dead)} of {where} dead: no answer to its RAS threads"

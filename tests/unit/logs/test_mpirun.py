@@ -8,7 +8,7 @@ import pytest
 
 from hangwatch.logs.mpirun import plain_name
 from hangwatch.model import Verdict
-from tests.unit.logs.lines import judged
+from tests.unit.logs.lines import gave_up, judged
 from tests.unit.logs.test_own_words import trace
 
 CRASH = """\
@@ -49,3 +49,49 @@ def test_names_of_native_functions(symbol: str, name: str) -> None:
 
 def test_a_name_with_a_length_of_very_many_digits() -> None:
     assert "9" * 5000 not in plain_name("_Z" + "9" * 5000)
+
+
+def non_zero(name: str, code: int, program: str = "mpirun") -> str:
+    rule = "-" * 74
+    return (
+        f"{rule}\n{program} detected that one or more processes exited with non-zero status, thus causing\n"
+        f"the job to be terminated. The first process to do so was:\n\n  Process name: {name}\n"
+        f"  Exit code:    {code}\n{rule}"
+    )
+
+
+@pytest.mark.parametrize("name", ["[[21331,1],13]", "[prterun-gpu-n1-1234@1,13]"])
+def test_the_first_process_that_ended_with_an_error(name: str, tmp_path: Path) -> None:
+    found = told(tmp_path, non_zero(name, 1))
+    assert [each.rank for each in found.culprits] == [13]
+    assert found.summary == "Rank 13 failed with exit code 1."
+    assert found.evidence == ("mpirun saw it fail first",)
+    # AND an exit code of a shell tells the signal
+    assert told(tmp_path, non_zero(name, 137)).summary == "Rank 13 died by signal 9."
+
+
+def test_its_traceback_tells_more(tmp_path: Path) -> None:
+    found = told(tmp_path, f"{trace(None, 'ValueError: bad shape')}\n{non_zero('[prterun-n1-7@1,2]', 1, 'prterun')}")
+    assert [each.rank for each in found.culprits] == [2]
+    assert "ValueError: bad shape" in found.summary
+
+
+def test_a_process_that_its_watchdog_ended_is_no_cause(tmp_path: Path) -> None:
+    found = told(tmp_path, f"{gave_up(2, 7)}\n{gave_up(3, 7)}\n{non_zero('[[7,1],2]', 134)}")
+    assert 2 not in [each.rank for each in found.culprits]
+    assert 2 in found.victims
+
+
+def test_processes_of_another_job_or_launchers_have_numbers_that_are_no_ranks(tmp_path: Path) -> None:
+    for text in (
+        non_zero("[[7,2],1]", 1),
+        f"W1121 10:20:30.000 4011 torch/distributed/run.py:766] {'*' * 41}\n{non_zero('[[7,1],1]', 1)}",
+    ):
+        found = judged(tmp_path, text).judgement
+        assert found is None or not found.verdict.culprits
+
+
+def test_the_words_of_open_mpi_5_for_a_rank_that_ends_all_others(tmp_path: Path) -> None:
+    said = "MPI_ABORT was invoked on rank 5 in communicator MPI_COMM_WORLD\n  Proc: [[5,1],5]\n  Errorcode: 2"
+    found = told(tmp_path, said)
+    assert ([each.rank for each in found.culprits], found.summary) == ([5], "Rank 5 failed with exit code 2.")
