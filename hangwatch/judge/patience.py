@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 from hangwatch import words
-from hangwatch.facts.calls.mismatches import first_mismatch
+from hangwatch.facts.calls.mismatches import mispaired_ranks
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.child import (
     CHILD_IDLE_CPU_S,
@@ -181,8 +181,7 @@ def _mispaired(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int, str]
     """All ranks wait in collectives, and calls of one number differ: no backend makes one call of them."""
     if len(living) < 2 or not all(view.now.doing in COLLECTIVE_WAITS and view.steady for view in living):
         return {}
-    found = first_mismatch(Case(snapshot))
-    return dict.fromkeys(found.calls, "waits in a call that is paired with another one") if found is not None else {}
+    return dict.fromkeys(mispaired_ranks(Case(snapshot)), "waits in a call that is paired with another one")
 
 
 def _for_each_other(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int, str]:

@@ -154,6 +154,11 @@ def first_mismatch(case: Case) -> Mismatch | None:
     return next(_mismatches(case), None)
 
 
+def mispaired_ranks(case: Case) -> frozenset[int]:
+    """The ranks with such a call, in any group: in a grid of groups each row may have one of its own."""
+    return frozenset(rank for found in _mismatches(case) for rank in found.calls)
+
+
 def _mismatches(case: Case) -> Iterator[Mismatch]:
     for group, last in _meetings(case):
         for seq in range(_first_open(group, last), last + 1):

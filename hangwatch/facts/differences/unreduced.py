@@ -89,6 +89,17 @@ def _said_by_torch(case: Case) -> Unreduced | None:
     )
 
 
+def refused_everywhere(case: Case) -> dict[int, str]:
+    """By rank what torch says had no gradient, where it refused a forward of every rank; empty where it did not."""
+    errors = {view.rank: view.exception for view in case}
+    said = {
+        rank: found[1].strip() if (found := _LEFT_OUT.search(error.message)) else ""
+        for rank, error in errors.items()
+        if error is not None and TORCH_SAYS.search(error.message)
+    }
+    return said if len(said) == len(errors) > 0 else {}
+
+
 def _own_divergence(case: Case, view: RankView) -> StepName | None:
     """The step in which this rank issued too few collectives: torch refuses each of its forwards from then on."""
     found = parting(case)

@@ -10,7 +10,7 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.differences.decisions import Disagreement, disagreement, of_every_step
 from hangwatch.facts.differences.left_out import LeftOut, left_out, witnesses_of
 from hangwatch.facts.differences.parting import Left, counted
-from hangwatch.facts.differences.unreduced import Unreduced, unreduced
+from hangwatch.facts.differences.unreduced import Unreduced, refused_everywhere, unreduced
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Frame
 from hangwatch.rules.draws import OF_A_DRAW, drawn_at_random
@@ -37,9 +37,31 @@ def data_dependent_graph(case: Case) -> Finding | None:
 
 def ended_without_gradients(case: Case) -> Finding | None:
     """The same, where torch has said so, or ranks ended because their call was paired with a different one."""
+    if everywhere := refused_everywhere(case):
+        return _on_every_rank(case, everywhere)
     short = unreduced(case)
     said = short is not None and short.said
     return data_dependent_graph(case) if said or case.any_rank_failed else None
+
+
+def _on_every_rank(case: Case, said: dict[int, str]) -> Finding:
+    """No rank waits for another: the same parameters have no part in the loss, or others on each rank."""
+    first = case.ranks[min(said)]
+    missing = {text for text in said.values() if text}
+    which = f" ({_named(missing.pop())})" if len(missing) == 1 else ""
+    where = user_frame(first.exception.frames) if first.exception is not None else None
+    return Finding(
+        "data-dependent-graph",
+        Certainty.LIKELY,
+        f"{case.name(said, capital=True)} failed in the next forward{words.at(where)}: the backward before it had ended"
+        f" without all gradients, since parameters of the model had no part in that loss{which}. No rank waits for"
+        " another one.",
+        victims=(),
+        step=case.furthest_step(list(said)),
+        evidence=tuple(f"torch refused the next forward of rank {rank}" for rank in list(said)[: words.SHOWN]),
+        status=case.failed_status,
+        awaited=tuple(said),
+    )
 
 
 # ------------------------------------------------------------------------------------------ DistributedDataParallel
@@ -75,7 +97,11 @@ def _others(case: Case, short: Unreduced) -> str:
 
 
 def _parameters(short: Unreduced) -> str:
-    text = " ".join(short.parameters.split())
+    return _named(short.parameters)
+
+
+def _named(parameters: str) -> str:
+    text = " ".join(parameters.split())
     named = re.fullmatch(r"[\d\s,.]+", text) is None
     return text[:160] if named else f"indices {text[:80].rstrip(' .')} of its parameters"
 

@@ -39,6 +39,14 @@ def verdict_of(name: str) -> Verdict:
         ("semaphore-of-a-coroutine-not-given-back", "see which `await` of that coroutine does not end"),
         ("p40-fsdp-layerdrop", "draw with the same generator on all ranks"),
         ("models-of-unlike-shape", "build the same model on every rank"),
+        ("head-without-a-part-in-the-loss-anywhere", "find_unused_parameters=True"),
+        (
+            "gradients-of-the-task-that-each-rank-drew",
+            "behind `if p.grad is not None` (train.py:21): make that call",
+        ),
+        ("averages-by-the-clock-of-each-rank", "let the clock of rank 0 decide"),
+        ("average-by-own-clock-until-the-end", "let all ranks decide alike whether to make that call"),
+        ("pair-averages-with-one-own-blacklist", "let all members of a group decide alike"),
         ("gallery-blocked-on-lock", "see why that thread does not let go"),
     ],
 )

@@ -12,7 +12,9 @@ from hangwatch.judge.argument import patience
 from hangwatch.judge.patience import FROM_OUTSIDE, WORKS_OFF, held, outside_waits, resting, shortened
 from hangwatch.model import (
     Collective,
+    Collectives,
     Frame,
+    GroupHead,
     LockFile,
     LockOwner,
     LoopFacts,
@@ -303,9 +305,15 @@ def test_a_child_is_given_its_time_where_other_ranks_work_too() -> None:
 # ------------------------------------------------------------------------------------------ mispaired calls
 
 
-def in_broadcast(number: int, root: int, **parts: Any) -> RankEvidence:
-    call = Collective("0", 11, "broadcast", ((4,),), ("float32",), peer=root, frames=IN_BROADCAST, at=1.0)
+def in_broadcast(number: int, root: int, row: tuple[int, ...] | None = None, **parts: Any) -> RankEvidence:
+    """`row`: the members of the group, which is the default one where they are not given."""
+    group = "0" if row is None else str(row[0] + 1)
+    call = Collective(group, 11, "broadcast", ((4,),), ("float32",), peer=root, frames=IN_BROADCAST, at=1.0)
     found = rank(number, IN_BROADCAST, issued=11, completed=10, **parts)
+    if row is not None:
+        heads = (GroupHead(group, row, "", "gloo", 11, 10),)
+        reading = replace(found.reading, heads=heads) if found.reading is not None else None
+        found = replace(found, reading=reading, collectives=Collectives(heads))
     return replace(found, collectives=replace(found.collectives, recent=(call,), open_calls=(call,)))
 
 
@@ -313,6 +321,17 @@ def test_calls_that_differ_under_one_number_are_a_fact_where_all_ranks_wait() ->
     says = "waits in a call that is paired with another one"
     assert held(snapshot(in_broadcast(0, 1), in_broadcast(1, 0))) == {0: says, 1: says}
     assert held(snapshot(in_broadcast(0, 1), in_broadcast(1, 1))) == {}
+
+
+def test_calls_that_differ_in_each_row_of_a_grid_are_a_fact_for_all_its_ranks() -> None:
+    first, second = (0, 1), (2, 3)
+    ranks = [
+        in_broadcast(0, 1, first),
+        in_broadcast(1, 0, first),
+        in_broadcast(2, 3, second),
+        in_broadcast(3, 2, second),
+    ]
+    assert held(snapshot(*ranks)).keys() == {0, 1, 2, 3}
 
 
 def test_calls_that_differ_are_no_fact_while_a_rank_moves() -> None:

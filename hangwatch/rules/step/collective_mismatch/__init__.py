@@ -85,7 +85,26 @@ def _fix(case: Case, sides: dict[Shape, list[int]], calls: dict[int, Collective]
             "the ranks are at different lines: decide alike on every rank whether, and how often, each call is made"
         )
         return "; ".join((decide, *_behind(case, calls)))
-    return ""  # as the catalogue says
+    return _fix_of_items(case, calls)
+
+
+def _fix_of_items(case: Case, calls: dict[int, Collective]) -> str:
+    """For a line that calls for one item after another, and leaves some out by a condition; else as in the catalogue.
+
+    Where the ranks differ in that, they bring different items under one number, and no item need be padded.
+    """
+    several = all(_several_in_its_step(case, rank, call) for rank, call in calls.items())
+    behind = list(_behind(case, calls)) if several else []
+    if not behind:
+        return ""
+    return (
+        f"{behind[0]}: make that call for every item on every rank, with zeros where there is nothing, or let all ranks"
+        " have the same items; where one item itself differs in size, pad it to the largest"
+    )
+
+
+def _several_in_its_step(case: Case, rank: int, call: Collective) -> bool:
+    return sum(each == site(call) for each in sites_of(case).in_step(rank, call.step)) > 1
 
 
 def _behind(case: Case, calls: dict[int, Collective]) -> Iterator[str]:
