@@ -90,12 +90,15 @@ def _said_by_torch(case: Case) -> Unreduced | None:
 
 
 def refused_everywhere(case: Case) -> dict[int, str]:
-    """By rank what torch says had no gradient, where it refused a forward of every rank; empty where it did not."""
+    """By rank what torch says had no gradient, where its error ended every rank; empty where it did not.
+
+    One that a program catches leaves its later calls mispaired, and these tell more.
+    """
     errors = {view.rank: view.exception for view in case}
     said = {
         rank: found[1].strip() if (found := _LEFT_OUT.search(error.message)) else ""
         for rank, error in errors.items()
-        if error is not None and TORCH_SAYS.search(error.message)
+        if error is not None and error.fatal and TORCH_SAYS.search(error.message)
     }
     return said if len(said) == len(errors) > 0 else {}
 
