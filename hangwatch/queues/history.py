@@ -266,7 +266,7 @@ class Histories:
     ) -> Departure | None:
         if rank == other:
             return None
-        row, place = self._first_difference(row, usual)
+        row, place = self.first_difference(row, usual)
         if place is None:
             return None
         lane, theirs = group.lanes[rank], group.lanes[other]
@@ -353,7 +353,7 @@ class Histories:
         """Whether two calls come from different lines of the user's: then none is the other one, changed."""
         return self.sited and self._places[own] != self._places[usual]
 
-    def _first_difference(self, row: array[int], usual: array[int]) -> tuple[array[int], int | None]:
+    def first_difference(self, row: array[int], usual: array[int]) -> tuple[array[int], int | None]:
         """The first place where histories differ in more than names of this rank's own for the same calls."""
         length = min(len(row), len(usual))
         if row[:length] == usual[:length]:

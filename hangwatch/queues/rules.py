@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Frame, Status
 
-from . import devices, in_flight, messages, orders
+from . import devices, in_flight, messages, orders, two_threads
 from .circles import circle
 from .departures import by_count, departed_in, odd_one
 from .finding import Finding, all_waits, collective, not_told, split_unread, victims, wait_edges, without_record
@@ -41,7 +41,13 @@ _HOST = "Such a record shows what a rank has enqueued, and not what its host doe
 
 
 def judge(queues: Queues, chain: Chain, histories: Histories) -> Finding:
-    """The finding for the chain that matters most."""
+    """The finding for the chain that matters most; none is proven where two threads of a rank mixed their calls."""
+    if (mixed := two_threads.concurrent(queues, chain, histories)) is not None:
+        return mixed
+    return two_threads.doubted(queues, chain, _judge(queues, chain, histories))
+
+
+def _judge(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     if (strayed := under_other_names(queues, chain) or misdirected(queues, chain)) is not None:
         return strayed
     if chain.circle:

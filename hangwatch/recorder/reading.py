@@ -13,7 +13,7 @@ from typing import Any
 from hangwatch.model import Frame
 from hangwatch.queues.model import COMPLETED, SCHEDULED, STARTED, Call, Communicator, Lane, Queues
 
-from . import batches, entry_fields
+from . import batches, entry_fields, threads
 from .anew import Entry, without_former_groups
 from .clocks import clocks
 from .document import DumpError
@@ -39,6 +39,7 @@ class _Rank:
     status: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     identifiers: dict[str, Name] = field(default_factory=dict)
     made_again: frozenset[str] = frozenset()  # names of groups of which the ring held a former one, left out
+    threads: tuple[str, ...] = ()  # those that made its calls, where they are several
     lost: bool = False
     timed: bool = False  # a start was recorded by itself
     at_once: bool = False  # a start was recorded with the end, as where one look discovers both
@@ -102,6 +103,7 @@ class QueueReader:
         if rank in self._ranks and found.last_call_ns <= self._ranks[rank].last_call_ns:
             return False
         self._ranks[rank] = found
+        self.queues_so_far.threads[rank] = found.threads
         if written_ns:
             self.queues_so_far.written[rank] = written_ns
         return True
@@ -118,6 +120,7 @@ class QueueReader:
         found.lost = bool(entries) and int(entries[0].get("record_id") or 0) > 0
         entries, found.made_again = without_former_groups(entries)
         self._entries(rank, entries, found)
+        found.threads = threads.enter(entries, found.lanes.values())
         for (name, _, _), lane in found.lanes.items():
             lane.lost = found.lost and name not in found.made_again
         for (name, description, p2p), lane in found.lanes.items():
