@@ -22,6 +22,7 @@ from .model import Queues
 from .moment import ON_ITS_WAY_S, YOUNG_S, is_undated, on_its_way, open_s, said, unmoved_s
 from .motion import Motion
 from .names import ranks
+from .nodes import not_collected
 from .rules import judge
 from .stuck import Stuck
 
@@ -126,7 +127,8 @@ def _judgement(queues: Queues, found: Finding, chain: Chain | None = None) -> Ju
     entry = cause(found.cause)
     missing = queues.untold()
     unknown = (f"{words.capital(not_told(queues, missing))}.",) if missing else ()
-    unknown = (*unknown, *(f"{words.capital(said)}." for said in (*of_earlier_runs(queues), *of_clocks(queues))))
+    rest = (*filter(None, (not_collected(queues),)), *of_earlier_runs(queues), *of_clocks(queues))
+    unknown = (*unknown, *(f"{words.capital(said)}." for said in rest))
     hung = found.status is Status.HUNG
     verdict = Verdict(
         cause=found.cause,
