@@ -36,6 +36,8 @@ class Call:
     frames: tuple[Frame, ...] = ()
     source: int | None = None  # rank within the group (point-to-point)
     target: int | None = None
+    # What called the helper that made the call, where the record has calls of it from several places.
+    caller: Frame | None = field(default=None, compare=False)
     traced: bool = False  # the record tells the frames: where there are none, a thread of torch's own made the call
 
     @property

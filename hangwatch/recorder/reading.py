@@ -11,9 +11,10 @@ from operator import itemgetter
 from typing import Any
 
 from hangwatch.model import Frame
+from hangwatch.queues.helpers import with_callers
 from hangwatch.queues.model import COMPLETED, SCHEDULED, STARTED, Call, Communicator, Lane, Queues
 
-from . import batches, entry_fields, threads
+from . import batches, coalesced, entry_fields, threads
 from .anew import Entry, without_former_groups
 from .clocks import clocks
 from .document import DumpError
@@ -127,8 +128,8 @@ class QueueReader:
             if p2p:
                 batches.count(entries, lane, found.lanes.get((name, description, False)))
         for lane in found.lanes.values():
-            _bundle(self.queues_so_far.calls, lane)
-            _without_half_a_bundle(self.queues_so_far.calls, lane)
+            coalesced.bundle(self.queues_so_far.calls, lane)
+            coalesced.without_half_a_bundle(self.queues_so_far.calls, lane)
             _count(lane)
         states = document.get("nccl_comm_state")
         if isinstance(states, Mapping):
@@ -240,6 +241,7 @@ class QueueReader:
                 if rank in found.written:
                     found.written[rank] -= clock.ahead_ns
             found = self._together()
+        found.calls = with_callers(found.calls)
         return found
 
     def _forget_former_groups(self) -> None:
@@ -363,29 +365,6 @@ def _status(document: Mapping[str, Any]) -> dict[str, tuple[int, int, int]]:
         enqueued, started, completed = (int(said.get(name, -1)) for name in _LAST)
         found[str(key)] = (enqueued, started, completed)
     return found
-
-
-def _bundle(calls: list[Call], lane: Lane) -> None:
-    """Calls that were coalesced are one launch under one number, and only its last entry, "coalesced", has events."""
-    for place in range(1, len(lane)):
-        if calls[lane.calls[place]].op.endswith("coalesced") and lane.numbers[place - 1] == lane.numbers[place]:
-            first = place
-            while first and lane.numbers[first - 1] == lane.numbers[place]:
-                first -= 1
-                lane.states[first] = lane.states[place]
-
-
-def _without_half_a_bundle(calls: list[Call], lane: Lane) -> None:
-    """Of coalesced calls the first ones may have left the ring: the rest does not compare with all of them.
-
-    An open bundle stays, since its number is what the rank waits in.
-    """
-    if not lane.lost:
-        return
-    oldest = lane.places(lane.numbers[0])
-    ends = calls[lane.calls[oldest[-1]]].op.endswith("coalesced")
-    if ends and lane.done(oldest[-1]) and len(oldest) < len(lane):
-        lane.forget(len(oldest))
 
 
 def _count(lane: Lane) -> None:
