@@ -11,7 +11,7 @@ from hangwatch import words
 from hangwatch.catalogue import cause
 from hangwatch.model import Certainty, Culprit, Judgement, Status, Verdict
 
-from . import pairs, stuck
+from . import older, pairs, stuck
 from .besides import with_others
 from .finding import Finding, collective, not_told, of_clocks, of_earlier_runs
 from .follow import Chain, Follower
@@ -128,6 +128,7 @@ def _not_known(queues: Queues) -> Iterable[str]:
     """What these records do not tell, and what is left out or corrected."""
     if missing := queues.untold():
         yield not_told(queues, missing)
+    yield from older.told(queues)
     yield from of_earlier_runs(queues)
     yield from of_clocks(queues)
 
@@ -153,10 +154,10 @@ def _unfit(meeting: Meeting) -> Finding:
 
 
 def _judgement(queues: Queues, found: Finding, chain: Chain | None = None) -> Judgement:
-    entry = cause(found.cause)
+    found, entry = older.weighed(queues, found), cause(found.cause)
     missing = queues.untold()
     unknown = (f"{words.capital(not_told(queues, missing))}.",) if missing else ()
-    rest = (*filter(None, (not_collected(queues),)), *of_earlier_runs(queues), *of_clocks(queues))
+    rest = (*filter(None, (not_collected(queues),)), *older.told(queues), *of_earlier_runs(queues), *of_clocks(queues))
     unknown = (*unknown, *(f"{words.capital(said)}." for said in rest))
     hung = found.status is Status.HUNG
     verdict = Verdict(
