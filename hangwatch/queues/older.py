@@ -16,7 +16,7 @@ _OLD_S = 3600.0  # longer than torch waits, so that the records of one hang are 
 
 
 def older(queues: Queues) -> dict[int, float]:
-    """By how many seconds the records of ranks are older than those of most: by their files, or by their last events."""
+    """By how many seconds the records of ranks are older than most: by their files, or by their last events."""
     if queues.live or queues.record != "dump" or len(queues.ranks) < 3:
         return {}
     found: dict[int, float] = {}
