@@ -58,7 +58,7 @@ def _is_theirs(departure: Departure) -> bool:
 def departed_in(root: Stuck, histories: Histories) -> Finding | None:
     """The finding where ranks of the stuck call's group left the common order of calls before, or with it."""
     departure = histories.departure(root.group)
-    departure = either_way.settled(departure, root) if departure is not None else None
+    departure = either_way.settled(departure, root, histories.queues) if departure is not None else None
     if departure is None or _is_theirs(departure) or not _tells(departure, root):
         return None
     departure = _with_line(departure, histories)

@@ -14,6 +14,7 @@ from hangwatch.model import Alternative, Certainty
 from .departure import Departure
 from .finding import alone_cause
 from .matching import shape
+from .model import Queues
 from .names import ranks
 from .readings import Kind
 from .stuck import Kind as Stands
@@ -29,8 +30,13 @@ def is_open(one: Departure) -> bool:
     return tied or (one.twice and one.count == 1 and not one.ended) or new_to_two or (one.early and one.instead > 0)
 
 
-def settled(one: Departure, root: Stuck) -> Departure:
-    """The departure as the stuck call tells it, where all calls between the two were complete; else as it was."""
+def settled(one: Departure, root: Stuck, queues: Queues) -> Departure:
+    """The departure as the stuck call tells it, where all calls between the two were complete; else as it was.
+
+    Of live ranks more is known than their calls, and other rules weigh both readings by that.
+    """
+    if queues.live:
+        return replace(one, instead=0 if one.kind is Kind.OTHER else one.instead, by_end=True)
     told = root.kind is Stands.ABSENT and root.group is one.group and root.number > one.number
     if not (told and one.instead and is_open(one) and (one.majority or one.habit)):
         return one
