@@ -19,6 +19,7 @@ START = 1_763_000_000_000_000_000
 FILE = "/home/u/proj/train.py"
 TORCH = "/opt/venv/lib/python3.12/site-packages/torch/distributed/distributed_c10d.py"
 WORLD = "world"
+MAIN_THREAD = "python"
 QUEUED, STARTED, COMPLETED = 0, 1, 2
 STATES = ("scheduled", "started", "completed")
 
@@ -37,6 +38,7 @@ class Call:
     asynchronous: bool = False
     parts: tuple[Call, ...] = ()
     via: int = 300  # line of the function that called the one which makes the call
+    thread: str = ""  # the one that makes it, other than the main thread
 
     @property
     def to_peers(self) -> bool:
@@ -96,6 +98,7 @@ class JobDumps:
     backend: str = "nccl"
     meetings: int | None = None
     written_after_s: float | None = 600.0  # after the last event; None leaves the time of the file as it is
+    threads: bool = False  # the record tells the thread of each call
     made_by: dict[str, tuple[int, ...]] = field(default_factory=dict)  # members that know the group by this name (all)
 
     def __post_init__(self) -> None:
@@ -286,6 +289,8 @@ class JobDumps:
             "timeout_ms": 600_000,
             "is_p2p": p2p,
         }
+        if self.threads:
+            found |= {"thread_name": part.thread or MAIN_THREAD, "thread_id": str(1 + len(part.thread))}
         if self.frames:
             found["frames"] = [{"name": name, "filename": file, "line": line} for file, line, name in frames]
         return found

@@ -48,6 +48,7 @@ class Departure:
     turn_less: bool = False  # the calls left out are those that all made just before: one turn of a loop fewer
     twice: bool = False  # a call made once more, right behind the first time, explains what was left out as well
     instead: int = 0  # so many calls of a turn made once more explain it too, or left out where some were added
+    by_end: bool = False  # of two readings which explain all, other facts than the order of calls tell one
     scattered: bool = False  # one call, or one operation, left out or added between others on which the orders agree
     early: bool = False  # it lies before what is recorded, so that `number` and `usual` only show it
     counted: Odd | None = None  # the ranks of other groups that tell it by how many calls they made

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Frame
 
+from . import either_way
 from .departure import Departure
 from .finding import alone_cause
 from .matching import shape
@@ -69,6 +70,8 @@ def said(departure: Departure) -> tuple[str, str]:
             f" {number} on: {shape(departure.own)}{own} there, where the others call {shape(departure.usual)}{usual}."
         )
         return told, "collective-mismatch"
+    if departure.instead:
+        return either_way.said(departure)
     told = (
         f"{who} called {shape(departure.own)}{own} as number {number} of {group.title}, where the others"
         f" call {shape(departure.usual)}{usual}."
@@ -186,28 +189,32 @@ def _first_of_all(departure: Departure) -> tuple[Alternative, ...]:
     if departure.kind is Kind.EXTRA and departure.again:
         said = f"{ranks(departure.ranks)} may have made these calls alone, and not as a round of the loop"
         return (Alternative(alone_cause(departure.ranks), Certainty.UNDETERMINED, said),)
-    if departure.twice and not departure.ended:
-        said = f"{ranks(departure.ranks)} may have made {shape(departure.own)} once more, and left nothing out"
-        return (Alternative(alone_cause(departure.ranks), Certainty.UNDETERMINED, said),)
+    if either_way.is_open(departure) or (departure.twice and not departure.ended):
+        return (*either_way.alternatives(departure), *_or_later(departure))
     if departure.lone:
         said = f"the calls of {ranks(departure.ranks)} from there on may come after the end of their loop"
         return (Alternative("uneven-steps", Certainty.UNDETERMINED, said),)
     if departure.unplaced:
         said = f"{ranks(departure.ranks)} may have left the loop of these calls earlier, and have left none out"
         return (Alternative("uneven-steps", Certainty.UNDETERMINED, said),)
-    if departure.only_one_behind:
-        said = f"{ranks(departure.ranks)} may make that call later than the others, and not leave it out"
-        return (Alternative("collective-mismatch", Certainty.UNDETERMINED, said),)
-    if not departure.ended:
-        return ()
+    if departure.only_one_behind or not departure.ended:
+        return _or_later(departure)
     said = f"{ranks(departure.ranks)} may have left out an earlier round, and not the last one"
     return (Alternative("skipped-collective", Certainty.UNDETERMINED, said),)
+
+
+def _or_later(departure: Departure) -> tuple[Alternative, ...]:
+    if not departure.only_one_behind:
+        return ()
+    said = f"{ranks(departure.ranks)} may make that call later than the others, and not leave it out"
+    return (Alternative("collective-mismatch", Certainty.UNDETERMINED, said),)
 
 
 def _or_the_other(departure: Departure) -> tuple[Alternative, ...]:
     """A turn of a loop that was made once more, and what comes between two turns left out: calls alone do not tell."""
     who, calls = ranks(departure.ranks), words.plural(departure.instead, "call")
-    settled = departure.twice or departure.by_most or departure.stayed or departure.ended or departure.begun_again
+    told = departure.twice or either_way.is_open(departure)
+    settled = told or departure.by_most or departure.stayed or departure.ended or departure.begun_again
     if settled or not departure.instead:
         return ()
     if departure.kind is Kind.EXTRA:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangwatch import words
-from hangwatch.model import Certainty, Wait
+from hangwatch.model import Alternative, Certainty, Wait
 
+from . import either_way
 from .counts import Odd
 from .departure import Departure
 from .departure_words import or_else, said, witnesses
@@ -57,6 +58,7 @@ def _is_theirs(departure: Departure) -> bool:
 def departed_in(root: Stuck, histories: Histories) -> Finding | None:
     """The finding where ranks of the stuck call's group left the common order of calls before, or with it."""
     departure = histories.departure(root.group)
+    departure = either_way.settled(departure, root, histories.queues) if departure is not None else None
     if departure is None or _is_theirs(departure) or not _tells(departure, root):
         return None
     departure = _with_line(departure, histories)
@@ -83,6 +85,9 @@ def _tells(departure: Departure, root: Stuck) -> bool:
         return False
     if departure.stayed and departure.majority:
         return True
+    if departure.kind is Kind.OTHER and departure.instead:
+        apart = departure.number < root.number or not departure.at_one_line
+        return apart and bool(departure.majority or departure.habit)
     if departure.kind is Kind.OTHER:
         return departure.number < root.number and bool(departure.majority or departure.habit)
     return bool(departure.majority or departure.habit or departure.agreeing)
@@ -92,7 +97,8 @@ def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, .
     """What a departure says, and how certain: proven where the majority and the ranks' own habit agree."""
     certainty = Certainty.PROVEN if _is_sure(departure) else Certainty.LIKELY
     rare = departure.by_most and departure.habit < ENOUGH  # most ranks may be done with it
-    if departure.lone or rare or _is_thin(departure) or _may_be_layers(departure):
+    doubtful = either_way.is_open(departure)
+    if departure.lone or rare or doubtful or _is_thin(departure) or _may_be_layers(departure):
         certainty = Certainty.UNDETERMINED
     if not (departure.majority or departure.habit):
         return _either(departure, victims, waits)
@@ -104,7 +110,7 @@ def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, .
     return Finding(
         cause,
         certainty,
-        summary,
+        summary + (either_way.doubt(departure) if doubtful else ""),
         culprits=tuple((rank, where) for rank in departure.ranks),
         victims=victims,
         evidence=tuple(witnesses(departure)),
@@ -112,7 +118,7 @@ def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, .
         left_out=departure.usual if cause == "skipped-collective" and not departure.begun_again else None,
         departure=departure,
         alternatives=or_else(departure),
-        fix=AS_OFTEN if departure.run else _IN_ORDER if departure.kind is Kind.MOVED else "",
+        fix=AS_OFTEN if departure.run or doubtful else _IN_ORDER if departure.kind is Kind.MOVED else "",
     )
 
 
@@ -172,7 +178,7 @@ def _either(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, .
 def _early(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, ...]) -> Finding:
     """The orders are shifted from the first recorded call on: which call it was is not known, only which ranks."""
     fewer = departure.kind is Kind.SKIPPED
-    return _of_unknown_calls(
+    found = _of_unknown_calls(
         departure.group,
         departure.ranks,
         -departure.count if fewer else departure.count,
@@ -180,6 +186,16 @@ def _early(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, ..
         tuple(witnesses(departure)),
         victims,
         waits,
+    )
+    if not departure.instead:
+        return found
+    other = f"{'added' if fewer else 'left out'} {words.plural(departure.instead, 'call')} instead"
+    cause = alone_cause(departure.ranks) if fewer else "skipped-collective"
+    settled = not either_way.is_open(departure)
+    return replace(
+        found,
+        certainty=found.certainty if settled else Certainty.UNDETERMINED,
+        alternatives=(Alternative(cause, Certainty.UNDETERMINED, f"{ranks(departure.ranks)} may have {other}"),),
     )
 
 

@@ -24,7 +24,7 @@ from .matching import kind_of, shape
 from .model import Call, Communicator, Lane, Queues
 from .names import may_leave_a_loop, of_one_path, path_of
 from .readings import FARTHEST, SEVERAL, Kind, Reading, as_changed, due, habit, of_a_run, read, regular, swapped
-from .rows import left_out_before, usual_rank
+from .rows import came, did_most, left_out_before, usual_rank
 from .told import is_sited, told_by_all
 from .turns import begun_again, sooner_than_ever
 
@@ -71,7 +71,7 @@ class Histories:
         if not found:
             return None
         first = min(found, key=lambda each: each.number)
-        settled = self._settled(first, found, _most(group, first, found, rows), rows, usual)
+        settled = self._settled(first, found, did_most(first, found, rows), rows, usual)
         return self._over_all_groups(self._with_others(settled, rows, usual))
 
     def _rows(self, group: Communicator) -> dict[int, array[int]]:
@@ -132,6 +132,7 @@ class Histories:
         told = self.all_groups.reading(rank, against, found.group, found.number)
         if told is not None and not (found.run and told.agreeing < told.count):
             again = found.again and told.kind is Kind.EXTRA
+            found = replace(found, instead=0 if found.kind is Kind.OTHER else found.instead)  # of both it was one
             found = replace(found, kind=told.kind, count=told.count, agreeing=told.agreeing, again=again, run=False)
         if found.left or found.stayed:
             return self._loops_over_all_groups(found)
@@ -160,7 +161,7 @@ class Histories:
     ) -> Departure:
         """The first departure with all ranks that share it, seen from the side that kept its habit."""
         ranks = tuple(sorted(each.ranks[0] for each in found if each.is_like(first)))
-        kept = tuple(sorted(_came(first, rows) - ({each.ranks[0] for each in found} | set(ranks))))
+        kept = tuple(sorted(came(first, rows) - ({each.ranks[0] for each in found} | set(ranks))))
         if not majority and (ruled := self._against_the_rule(replace(first, ranks=ranks, against=kept), rows, usual)):
             return ruled
         if not majority:
@@ -172,7 +173,7 @@ class Histories:
         elif not first.habit and not first.run and self._most_left(first, rows, usual):
             majority = False  # the many did what is new to them, and these ranks what all did before
             if (most := self._left_out_by_most(first, rows, usual)) is not None:
-                many = tuple(sorted(_came(first, rows) - {each.ranks[0] for each in found}))
+                many = tuple(sorted(came(first, rows) - {each.ranks[0] for each in found}))
                 return replace(most, ranks=many, against=ranks, by_most=True)
         return replace(first, ranks=ranks, majority=majority, against=kept)
 
@@ -266,7 +267,7 @@ class Histories:
     ) -> Departure | None:
         if rank == other:
             return None
-        row, place = self._first_difference(row, usual)
+        row, place = self.first_difference(row, usual)
         if place is None:
             return None
         lane, theirs = group.lanes[rank], group.lanes[other]
@@ -312,7 +313,7 @@ class Histories:
 
     def _instead(self, reading: Reading, row: array[int], usual: array[int], place: int) -> int:
         """The calls of the other reading that explains all; of a turn of a loop, where one may come before the call."""
-        turn = row[place : place + reading.instead] if reading.kind is Kind.SKIPPED else row[:0]
+        turn = row[place : place + reading.instead] if reading.kind is Kind.SKIPPED and place else row[:0]
         return reading.instead if all(self._comes_before(token, usual[place]) for token in turn) else 0
 
     def _comes_before(self, token: int, last: int) -> bool:
@@ -353,7 +354,7 @@ class Histories:
         """Whether two calls come from different lines of the user's: then none is the other one, changed."""
         return self.sited and self._places[own] != self._places[usual]
 
-    def _first_difference(self, row: array[int], usual: array[int]) -> tuple[array[int], int | None]:
+    def first_difference(self, row: array[int], usual: array[int]) -> tuple[array[int], int | None]:
         """The first place where histories differ in more than names of this rank's own for the same calls."""
         length = min(len(row), len(usual))
         if row[:length] == usual[:length]:
@@ -386,15 +387,3 @@ class Histories:
             for other in others
             if other in group.lanes
         )
-
-
-def _came(first: Departure, rows: dict[int, array[int]]) -> set[int]:
-    return {rank for rank in rows if first.group.lanes[rank].numbers[-1] >= first.number}
-
-
-def _most(group: Communicator, first: Departure, found: list[Departure], rows: dict[int, array[int]]) -> bool:
-    """Whether most ranks that came to the call did as is usual; a rank without a record may be of either side."""
-    came = _came(first, rows)
-    other = {each.ranks[0] for each in found if each.number <= first.number}
-    unknown = 0 if group.guessed else len(group.members) - len(rows)
-    return 2 * len(came - other) > len(came) + unknown

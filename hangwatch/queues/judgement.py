@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 
 from hangwatch import words
 from hangwatch.catalogue import cause
 from hangwatch.model import Certainty, Culprit, Judgement, Status, Verdict
 
-from . import pairs, stuck
+from . import older, pairs, stuck
 from .besides import with_others
 from .finding import Finding, collective, not_told, of_clocks, of_earlier_runs
 from .follow import Chain, Follower
@@ -22,9 +23,11 @@ from .model import Queues
 from .moment import ON_ITS_WAY_S, YOUNG_S, is_undated, on_its_way, open_s, said, unmoved_s
 from .motion import Motion
 from .names import ranks
+from .nodes import not_collected
 from .rules import judge
 from .stuck import Stuck
 
+IDLE_S = 900.0  # longer than torch waits by itself: a job in which nothing is enqueued for so long is not simply well
 MOST_TOLD = 4  # calls on their way that are told of
 
 
@@ -67,7 +70,8 @@ def _standing(queues: Queues, chain: Chain, histories: Histories, motion: Motion
         return None
     if judged.passing and (why := motion.may_go_on(root)):
         details = (f"{words.capital(why)}.", *judged.details)
-        return replace(judged, status=Status.WAITING, culprits=(), details=details)
+        certainty = Certainty.UNDETERMINED if chain.roots[0].kind is stuck.Kind.WIRE else judged.certainty
+        return replace(judged, status=Status.WAITING, certainty=certainty, culprits=(), details=details)
     return judged
 
 
@@ -84,20 +88,47 @@ def _healthy(queues: Queues) -> Iterable[str]:
             " TORCH_NCCL_TRACE_BUFFER_SIZE)"
         )
         return
+    stood = unmoved_s(queues)
+    if stood is not None and stood >= IDLE_S and all(lane.first_open() is None for _, lane in queues.lanes()):
+        yield from _idle(queues, calls, stood)
+        return
     yield (
         f"nothing is wrong in these dumps: every collective that the {words.plural(len(queues.ranks), 'rank')} enqueued"
         f" is complete or on its way ({words.plural(calls, 'recorded call')}"
         f" in {words.plural(len(queues.communicators), 'group')})"
     )
     yield from remarks(queues)
-    stood = unmoved_s(queues)
     if stood is not None and stood >= YOUNG_S:
         yield (
             f"the last of them completed {words.duration(stood)} before the dumps were written: if the job stood still,"
             " look at the hosts, or for a kernel of a rank's own, of which such a record does not tell"
         )
+    yield from _not_known(queues)
+
+
+def _idle(queues: Queues, calls: int, stood: float) -> Iterable[str]:
+    """All calls are complete, and long before the dumps were written: the hosts are at something else, or stand."""
+    made = max(lane.created[-1] for _, lane in queues.lanes() if len(lane))
+    since = (made or queues.last_completion) / 1e9
+    yield (
+        f"no collective is waiting in these dumps: all that the {words.plural(len(queues.ranks), 'rank')} enqueued"
+        f" are complete ({words.plural(calls, 'recorded call')} in {words.plural(len(queues.communicators), 'group')})"
+    )
+    yield from remarks(queues)
+    yield (
+        f"since {datetime.fromtimestamp(since, UTC):%Y-%m-%d %H:%M:%S} UTC no rank has made a call, and the last of"
+        f" them completed {words.duration(stood)} before the dumps were written: the hosts do something else, such as"
+        " an evaluation, a checkpoint or loading data, or a kernel of a rank's own runs, of which such a record does"
+        " not tell: look at their stacks"
+    )
+    yield from _not_known(queues)
+
+
+def _not_known(queues: Queues) -> Iterable[str]:
+    """What these records do not tell, and what is left out or corrected."""
     if missing := queues.untold():
         yield not_told(queues, missing)
+    yield from older.told(queues)
     yield from of_earlier_runs(queues)
     yield from of_clocks(queues)
 
@@ -123,10 +154,11 @@ def _unfit(meeting: Meeting) -> Finding:
 
 
 def _judgement(queues: Queues, found: Finding, chain: Chain | None = None) -> Judgement:
-    entry = cause(found.cause)
+    found, entry = older.weighed(queues, found), cause(found.cause)
     missing = queues.untold()
     unknown = (f"{words.capital(not_told(queues, missing))}.",) if missing else ()
-    unknown = (*unknown, *(f"{words.capital(said)}." for said in (*of_earlier_runs(queues), *of_clocks(queues))))
+    rest = (*filter(None, (not_collected(queues),)), *older.told(queues), *of_earlier_runs(queues), *of_clocks(queues))
+    unknown = (*unknown, *(f"{words.capital(said)}." for said in rest))
     hung = found.status is Status.HUNG
     verdict = Verdict(
         cause=found.cause,

@@ -225,4 +225,5 @@ def _sizes(call: Call) -> str:
 
 def _called(call: Call, most: Call) -> str:
     """The call with its line, by which it is told apart from that of most ranks."""
-    return f"{shape(call)}{words.at(apart(call, most)[0])}"
+    line = apart(call, most)[0]
+    return f"{shape(call)}{at(call) if line in (call.where, call.caller) else words.at(line)}"

@@ -36,6 +36,8 @@ class Call:
     frames: tuple[Frame, ...] = ()
     source: int | None = None  # rank within the group (point-to-point)
     target: int | None = None
+    # What called the helper that made the call, where the record has calls of it from several places.
+    caller: Frame | None = field(default=None, compare=False)
     traced: bool = False  # the record tells the frames: where there are none, a thread of torch's own made the call
 
     @property
@@ -59,8 +61,9 @@ class Lane:
     """One rank's queue in one communicator: collectives, or point-to-point calls.
 
     `order` is the call's place among all calls of the rank, `ended` when its completion was discovered. `steps` are
-    the iterations in which live ranks made the calls, -1 for "not known"; dumps know none. `lost` says that older calls
-    are no longer recorded. `enqueued` is the highest number, also where its entry is not recorded.
+    the iterations in which live ranks made the calls, -1 for "not known"; dumps know none. `threads` are the places of
+    the threads that made the calls in `Queues.threads`; empty where one thread made all calls of the rank. `lost` says
+    that older calls are no longer recorded. `enqueued` is the highest number, also where its entry is not recorded.
     """
 
     rank: int
@@ -71,6 +74,7 @@ class Lane:
     order: array[int] = field(default_factory=lambda: array("l"))
     ended: array[int] = field(default_factory=lambda: array("q"))
     steps: array[int] = field(default_factory=lambda: array("l"))
+    threads: array[int] = field(default_factory=lambda: array("h"))
     enqueued: int = -1
     started: int = -1
     completed: int = -1
@@ -91,7 +95,8 @@ class Lane:
 
     def forget(self, count: int) -> None:
         """Leave out the oldest calls."""
-        for row in (self.numbers, self.calls, self.states, self.created, self.order, self.ended, self.steps):
+        times = (self.created, self.ended)
+        for row in (self.numbers, self.calls, self.states, *times, self.order, self.steps, self.threads):
             del row[:count]
 
     def done(self, place: int) -> bool:
@@ -181,6 +186,7 @@ class Queues:
     earlier: tuple[int, ...] = ()  # ranks whose record was of an earlier run, and is left out
     clocks: dict[int, Clock] = field(default_factory=dict)  # by rank, where they differ: the times are set right
     unread: set[int] = field(default_factory=set)  # ranks whose record is there, and cannot be read
+    threads: dict[int, tuple[str, ...]] = field(default_factory=dict)  # by rank those that made its calls, if several
 
     def call(self, lane: Lane, place: int) -> Call:
         return self.calls[lane.calls[place]]

@@ -64,6 +64,8 @@ class Motion:
             return f"most of the devices have something before it, as those that still compute: {_NO_DATE}"
         if _not_begun(self.queues, root):
             return f"its devices have start events and none has begun it, as those that still compute: {_NO_DATE}"
+        if root.kind is Kind.WIRE and _no_longer_than_before(self.queues, root):
+            return f"at the last event on record it had been open for no longer than such calls before: {_NO_DATE}"
         if root.kind is Kind.QUEUED and root.all_came:
             return f"all of its ranks had come to that call alike, as those of a job that moves: {_NO_DATE}"
         if self._lag(_OF_RANKS):
@@ -121,6 +123,13 @@ def _hosts_apart(one: Stuck) -> bool:
 def _not_begun(queues: Queues, one: Stuck) -> bool:
     """All came to it, all of them have start events, and no device has begun it: all have something before it."""
     return one.kind is Kind.QUEUED and queues.timed and not one.begun and not queues.untimed & set(one.waiting)
+
+
+def _no_longer_than_before(queues: Queues, one: Stuck) -> bool:
+    """The call had been open for as long as earlier ones of that queue took, when the last event was recorded."""
+    lanes = [lane for rank in one.waiting if (lane := one.lane(rank)) is not None]
+    took = [_took_s(lane, number) for lane in lanes[:1] for number in lane.numbers[-2 * _RECENT :]]
+    return bool(known := [each for each in took if each is not None]) and since_s(queues, one) <= max(known)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,10 @@ def word(call: Call) -> str:
 
 
 def at(call: Call | None) -> str:
-    """(train.py:71), or nothing where no line was recorded."""
-    return words.at(call.where if call is not None else None)
+    """(train.py:71), (dist.py:12, called from train.py:71), or nothing where no line was recorded."""
+    if call is None or call.where is None or call.caller is None:
+        return words.at(call.where if call is not None else None)
+    return f" ({words.place(call.where)}, called from {words.place(call.caller)})"
 
 
 def apart(own: Call, usual: Call) -> tuple[Frame | None, Frame | None]:

@@ -48,7 +48,7 @@ class Apart:
     one_call: bool  # the two calls may be the two ways of one branch all the same
     goes_on: bool  # behind it, these ranks made calls of their rounds again: they have left no loop
     turned: bool = False  # they had made that call from its line, and came there by other lines
-    resized: bool = False  # no line is known, and both calls are one operation
+    resized: str = ""  # what is new of it, where no line is known and both calls are one operation
     inside: bool = False  # a helper made it for the function that makes the others' call: it need not be behind a loop
 
     def causes(self) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ class Apart:
         if not self.why:
             return " No call before them is recorded that would tell which ranks left the order, and how."
         if self.resized:
-            return f" {ranks(self.who, capital=True)} never gave that call such a size before."
+            return f" {ranks(self.who, capital=True)} never gave that call {self.resized} before."
         they, missed = len(self.who), "that of the others" if self.of_a_step else "a call, or added one"
         lone = f"it may be one that {words.verb(they, 'this rank makes', 'these ranks make')} alone"
         best = {
@@ -104,11 +104,33 @@ def apart_from(root: Stuck, who: list[int], histories: Histories, *, fresh: bool
         why = "called it from no line of the program, as in backward" if of_a_step else "came there by another path"
     one_call = (_by_one_line if sited and elsewhere else _of_one_tensor if sited else _alike)(own, other)
     goes_on = all(rank in root.order and histories.all_groups.went_on(rank, root.order[rank]) for rank in who)
-    resized = fresh and one_call and own.where is other.where is None and kind_of(own) == kind_of(other)
+    of_no_place = fresh and one_call and own.where is other.where is None and kind_of(own) == kind_of(other)
+    resized = _new_of(root, who[0], histories) if of_no_place else ""
     inside = fresh and _by_a_helper(own, other)
     return Apart(
         who, why, routine, fresh, of_a_step, one_call, goes_on, turned=bool(new_way), resized=resized, inside=inside
     )
+
+
+def _new_of(root: Stuck, rank: int, histories: Histories) -> str:
+    """`such a size`: in what a rank's call is unlike all of that operation that it made before it."""
+    own, lane = root.calls[rank], root.group.lanes[rank]
+    earlier = {histories.queues.call(lane, place) for place in range(lane.places(root.number).start)}
+    earlier = {call for call in earlier if kind_of(call) == kind_of(own)}
+    sizes, types, counts = (
+        [what(call) for call in (own, *earlier)]
+        for what in (lambda call: (shape(call).given, shape(call).made), _types, lambda call: len(call.inputs))
+    )
+    new = [
+        said
+        for said, values in (("size", sizes), ("dtype", types), ("number of tensors", counts))
+        if values[0] not in values[1:]
+    ]
+    return f"such a {words.listed(new)}" if new and earlier else "tensors of that size, type and number together"
+
+
+def _types(call: Call) -> str:
+    return shape(call).dtypes
 
 
 def _by_a_helper(own: Call, other: Call) -> bool:

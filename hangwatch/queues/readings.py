@@ -44,6 +44,8 @@ class Reading:
     behind the first time, explains all of it as well as those that were left out. `scattered`: the calls that were left
     out or added are one call, or of one operation, between others on which the orders agree. `instead`: as many calls
     added, where some were left out, or the other way round, explain all of it too; 0 where they do not.
+
+    Of another call, `instead` calls were left out, or as many made once more right behind the first time.
     """
 
     kind: Kind
@@ -97,6 +99,8 @@ def _read(row: Sequence[int], usual: Sequence[int], place: int) -> Reading:
         extra = None
     if skipped is not None and extra is None and _tells_little(skipped, mine, row[:place]):
         return Reading(Kind.OTHER, whole=True)
+    if skipped is not None and extra is None and skipped.count == len(mine) == 1 and mine == list(row[:place][-1:]):
+        skipped = replace(skipped, again=True)  # nothing is recorded behind it that would tell
     best = skipped or extra
     between = _scattered(mine, due)
     again = best is not None and best is extra and turns > 0  # turns of a loop in a row are one change
@@ -135,7 +139,10 @@ def _of_both(skipped: Reading, extra: Reading, mine: list[int], before: list[int
     if to_the_end.count(True) == 1:
         return skipped if to_the_end[0] else extra
     if extra.count == skipped.count and again:
-        return Reading(Kind.OTHER, whole=True)
+        return Reading(Kind.OTHER, whole=True, instead=extra.count)
+    if not before and all(to_the_end):  # nothing is recorded before that would tell: the fewest calls are told
+        fewer, more = (skipped, extra) if skipped.count <= extra.count else (extra, skipped)
+        return replace(fewer, instead=more.count)
     return (
         extra
         if 2 * extra.count < skipped.count and again
@@ -266,11 +273,16 @@ def _same(mine: Sequence[int], due: Sequence[int]) -> int:
 
 
 def _expected(known: Sequence[int], length: int) -> list[int]:
-    """How an order of calls goes on, by what came after as many of its last calls as possible, the last time before."""
+    """How an order of calls goes on, by what came after as many of its last calls as possible, the last time before.
+
+    Where no call came twice, all of them may be one round, behind which the same calls come again.
+    """
     calls = list(known)
     back = calls[::-1]
     alike = _alike_from_each(back)
     shift = max(range(1, len(back)), key=lambda shift: min(alike[shift], _CONTEXT), default=0)
+    if len(set(calls)) == len(calls) > 0:
+        return _copied(calls, 0, length)
     return _copied(calls, len(calls) - shift, length) if shift and alike[shift] else []
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
+from collections.abc import Iterable, Mapping
 
+from .departure import Departure
 from .readings import FARTHEST
 
 
@@ -29,3 +31,16 @@ def left_out_before(history: array[int], wanted: int, own: int) -> int:
             behind = history[place + 1 : place + 1 + FARTHEST]
             return next((count for count, token in enumerate(behind, 1) if token == own), 0)
     return 0
+
+
+def came(first: Departure, rows: Mapping[int, array[int]]) -> set[int]:
+    """The ranks that came to the call at which the first of them left the order."""
+    return {rank for rank in rows if first.group.lanes[rank].numbers[-1] >= first.number}
+
+
+def did_most(first: Departure, found: Iterable[Departure], rows: Mapping[int, array[int]]) -> bool:
+    """Whether most ranks that came to the call did as is usual; a rank without a record may be of either side."""
+    there, group = came(first, rows), first.group
+    other = {each.ranks[0] for each in found if each.number <= first.number}
+    unknown = 0 if group.guessed else len(group.members) - len(rows)
+    return 2 * len(there - other) > len(there) + unknown

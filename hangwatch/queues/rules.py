@@ -9,22 +9,24 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from hangwatch import words
-from hangwatch.model import Alternative, Certainty, Frame, Status
+from hangwatch.model import Alternative, Certainty, Status
 
-from . import devices, in_flight, messages, orders
+from . import devices, in_flight, messages, orders, two_threads
 from .circles import circle
 from .departures import by_count, departed_in, odd_one
 from .finding import Finding, all_waits, collective, not_told, split_unread, victims, wait_edges, without_record
 from .follow import Chain
 from .history import Histories
+from .last_calls import last_calls, last_line
 from .late import late_host
 from .lone import alone, few_make_it, made_again, new_call, once_more
 from .misdirected import in_another_group, misdirected
 from .mismatch import mismatched
-from .model import COMPLETED, STATE, Communicator, Lane, Queues
+from .model import Queues
 from .moment import ON_ITS_WAY_S, open_s
 from .motion import Lateness, late_by_habit
-from .names import at, named, of_one_path, ranks, say
+from .names import at, of_one_path, ranks, say
+from .nodes import absent_nodes
 from .other_names import under_other_names
 from .overrun import overrun
 from .own_rounds import fewer_than_ever, or_one_too_many
@@ -36,12 +38,19 @@ from .uneven_turns import turns_more
 
 _MOST_BESIDE = 3  # further groups that a summary tells of
 _ENDED = "a process that has ended or is frozen writes none"
+_BY_FILES = "by the time of the files, this one had been open for"
 _SILENT = {"line of the watchdog": f"{_ENDED}, nor does a rank that waits for no call"}
 _HOST = "Such a record shows what a rank has enqueued, and not what its host does: look at the stack or last output of"
 
 
 def judge(queues: Queues, chain: Chain, histories: Histories) -> Finding:
-    """The finding for the chain that matters most."""
+    """The finding for the chain that matters most; none is proven where two threads of a rank mixed their calls."""
+    if (mixed := two_threads.concurrent(queues, chain, histories)) is not None:
+        return mixed
+    return two_threads.doubted(queues, chain, _judge(queues, chain, histories))
+
+
+def _judge(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     if (strayed := under_other_names(queues, chain) or misdirected(queues, chain)) is not None:
         return strayed
     if chain.circle:
@@ -122,7 +131,7 @@ def _late_again(queues: Queues, root: Stuck, habit: Lateness) -> Finding:
         f" {words.verb(many, 'it is', 'they are')} slow, and whether the job stood still these records do not tell.",
         status=Status.WAITING,
         victims=root.waiting,
-        evidence=(usual, *_open_for(queues, root), *_last_calls(queues, root.awaited, root)),
+        evidence=(usual, *_open_for(queues, root), *last_calls(queues, root.awaited, root)),
         waits=wait_edges(root),
         fix=f"find out what makes {late} slow in every round; if the job stood still when these were written, look at"
         f" {words.verb(many, 'its host', 'their hosts')}",
@@ -131,8 +140,7 @@ def _late_again(queues: Queues, root: Stuck, habit: Lateness) -> Finding:
 
 
 def _open_for(queues: Queues, root: Stuck) -> tuple[str, ...]:
-    stood = open_s(queues, root)
-    return () if stood is None else (f"by the time of the files, this one had been open for {words.duration(stood)}",)
+    return () if (stood := open_s(queues, root)) is None else (f"{_BY_FILES} {words.duration(stood)}",)
 
 
 def _never_came(queues: Queues, chain: Chain) -> Finding:
@@ -147,9 +155,9 @@ def _never_came(queues: Queues, chain: Chain) -> Finding:
         Certainty.UNDETERMINED,
         f"{ranks(root.awaited, capital=True)} never enqueued {collective(root)}{at(root.call)}, for which"
         f" {say(root.waiting, 'waits', 'wait')}.{more}",
-        culprits=tuple((rank, _last_line(queues, rank)) for rank in absent),
+        culprits=tuple((rank, last_line(queues, rank)) for rank in absent),
         victims=victims(path, absent),
-        evidence=(*_last_calls(queues, absent, root), *stopped_sooner(root), *without_record(queues, root)),
+        evidence=(*last_calls(queues, absent, root), *stopped_sooner(root), *without_record(queues, root)),
         details=(f"{_HOST} {ranks(absent)}.",),
         alternatives=tuple(_elsewhere(queues, absent, root)),
         waits=all_waits(reversed(path)),
@@ -214,9 +222,9 @@ def _ahead(queues: Queues, root: Stuck) -> Finding:
         f" {words.verb(len(root.waiting), 'waits', 'wait')} for {ranks(root.awaited)} in {collective(root)}{at(call)};"
         f" {ranks(root.awaited)} completed every earlier call: {tail}.",
         status=status,
-        culprits=tuple((rank, _last_line(queues, rank)) for rank in root.awaited) if status is Status.HUNG else (),
+        culprits=tuple((rank, last_line(queues, rank)) for rank in root.awaited) if status is Status.HUNG else (),
         victims=root.waiting,
-        evidence=_last_calls(queues, root.awaited, root),
+        evidence=last_calls(queues, root.awaited, root),
         alternatives=_or_in_a_new_group(root) if status is Status.HUNG and not queues.live else (),
         waits=wait_edges(root),
         fix="if the job stood still when these were written, look at the hosts of the ranks that are awaited",
@@ -247,7 +255,7 @@ def _stale(
         f" {say(root.waiting, 'was', 'were')} in {collective(root)}{at(root.call)}.",
         status=Status.HUNG if root.expired else Status.WAITING,
         victims=root.waiting,
-        evidence=_last_calls(queues, root.awaited, root),
+        evidence=last_calls(queues, root.awaited, root),
         fix="if the job stood still, dump all ranks again at one moment",
         passing=True,
     )
@@ -258,16 +266,17 @@ def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     root = chain.roots[0]
     if all(_is_whole(queues, rank) for rank in root.awaited):
         return _never_came(queues, chain)
-    missing = len(queues.missing())
+    missing, nodes = len(queues.missing()), absent_nodes(queues)
     world = missing + len(queues.ranks)
     few = 2 * len(root.awaited) <= len(root.group.members) and (missing == 1 or 2 * missing < world)
     beside = _beside(chain)
-    blamed = sorted({*root.awaited, *(rank for each in beside for rank in each.awaited)}) if few else []
+    blamed = sorted({*root.awaited, *(rank for each in beside for rank in each.awaited)} - nodes) if few else []
     more = "".join(
         f" Nor is it known of {ranks(each.awaited)} in {collective(each)}." for each in beside[:_MOST_BESIDE]
     )
     lost = [rank for rank in root.awaited if rank in queues.ranks]
     silent, unread = split_unread(queues, set(root.awaited) - queues.ranks - set(queues.earlier))
+    ended = [rank for rank in silent if rank not in nodes]
     older = [rank for rank in root.awaited if rank in queues.earlier]
     why = words.listed(
         filter(
@@ -288,7 +297,7 @@ def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         f" {words.verb(len(root.awaited), 'that rank has', 'those ranks have')} not come.{more}",
         culprits=tuple((rank, None) for rank in blamed),
         victims=victims((*chain.path, *beside), blamed or root.awaited),
-        evidence=(f"no {queues.record} of {ranks(silent)}: {_SILENT.get(queues.record, _ENDED)}",) if silent else (),
+        evidence=(f"no {queues.record} of {ranks(ended)}: {_SILENT.get(queues.record, _ENDED)}",) if ended else (),
         alternatives=(*((_died(silent),) if blamed and silent else ()), *_anew(queues)),
         waits=wait_edges(root),
         fix=f"give the records of {ranks(root.awaited)} {'of that run' if older else 'too'}; if there are none, look at"
@@ -319,35 +328,6 @@ def _anew(queues: Queues) -> Iterable[Alternative]:
         yield Alternative("rank-died", Certainty.UNDETERMINED, said)
 
 
-def _last_call(queues: Queues, rank: int) -> tuple[Communicator, Lane] | None:
-    """The group of the last call that is recorded of a rank, in any of its groups."""
-    lanes = ((group, lane) for group, lane in queues.lanes_of(rank) if len(lane))
-    return max(lanes, key=lambda pair: pair[1].order[-1], default=None)
-
-
-def _last_line(queues: Queues, rank: int) -> Frame | None:
-    found = _last_call(queues, rank)
-    return queues.call(found[1], len(found[1]) - 1).where if found is not None else None
-
-
-def _last_calls(queues: Queues, absent: Iterable[int], root: Stuck) -> tuple[str, ...]:
-    """What the awaited ranks did last, in any group."""
-    said: dict[str, list[int]] = {}
-    for rank in absent:
-        found = _last_call(queues, rank)
-        if found is not None:
-            group, lane = found
-            call = queues.call(lane, len(lane) - 1)
-            state = "completed" if lane.states[-1] & STATE == COMPLETED else "not completed"
-            text = f"{named(call, lane.numbers[-1], group)}{at(call)}, {state}"
-        else:
-            known = root.group.lanes.get(rank)
-            far = known.enqueued if known is not None else -1
-            text = f"number {far} of {root.group.title}" if far > 0 else "none"
-        said.setdefault(text, []).append(rank)
-    return tuple(f"the last call of {ranks(who)}: {text}" for text, who in list(said.items())[:3])
-
-
 # ------------------------------------------------------------------------------------------ point-to-point
 
 
@@ -376,13 +356,15 @@ def _peer(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         Certainty.UNDETERMINED,
         f"Rank {rank} waits in a {'send to' if call.op == 'send' else 'receive from'} rank {peer} in {root.group.title}"
         f"{at(call)}, and {said}.{more}",
-        culprits=tuple((each, _last_line(queues, each)) for each in absent),
+        culprits=tuple((each, last_line(queues, each)) for each in absent if each not in absent_nodes(queues)),
         victims=victims((*chain.path, *alike), absent),
         evidence=(f"open on rank {rank}: {call.op} {root.number}{at(call)}{lacking}",),
         details=(f"{_HOST} rank {peer}.",) if known else (),
         alternatives=or_one_too_many(queues, root),
         waits=all_waits(reversed((*chain.path, *alike))),
-        fix=f"find out why {ranks(absent)} did not come to {words.verb(len(absent), 'its', 'their')} {word}",
+        fix=f"give the records of {ranks(absent)} too"
+        if absent_nodes(queues).issuperset(absent)
+        else f"find out why {ranks(absent)} did not come to {words.verb(len(absent), 'its', 'their')} {word}",
         passing=True,
     )
 

@@ -11,9 +11,10 @@ from operator import itemgetter
 from typing import Any
 
 from hangwatch.model import Frame
+from hangwatch.queues.helpers import with_callers
 from hangwatch.queues.model import COMPLETED, SCHEDULED, STARTED, Call, Communicator, Lane, Queues
 
-from . import batches, entry_fields
+from . import batches, coalesced, entry_fields, threads
 from .anew import Entry, without_former_groups
 from .clocks import clocks
 from .document import DumpError
@@ -39,6 +40,7 @@ class _Rank:
     status: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     identifiers: dict[str, Name] = field(default_factory=dict)
     made_again: frozenset[str] = frozenset()  # names of groups of which the ring held a former one, left out
+    threads: tuple[str, ...] = ()  # those that made its calls, where they are several
     lost: bool = False
     timed: bool = False  # a start was recorded by itself
     at_once: bool = False  # a start was recorded with the end, as where one look discovers both
@@ -102,6 +104,7 @@ class QueueReader:
         if rank in self._ranks and found.last_call_ns <= self._ranks[rank].last_call_ns:
             return False
         self._ranks[rank] = found
+        self.queues_so_far.threads[rank] = found.threads
         if written_ns:
             self.queues_so_far.written[rank] = written_ns
         return True
@@ -118,14 +121,15 @@ class QueueReader:
         found.lost = bool(entries) and int(entries[0].get("record_id") or 0) > 0
         entries, found.made_again = without_former_groups(entries)
         self._entries(rank, entries, found)
+        found.threads = threads.enter(entries, found.lanes.values())
         for (name, _, _), lane in found.lanes.items():
             lane.lost = found.lost and name not in found.made_again
         for (name, description, p2p), lane in found.lanes.items():
             if p2p:
                 batches.count(entries, lane, found.lanes.get((name, description, False)))
         for lane in found.lanes.values():
-            _bundle(self.queues_so_far.calls, lane)
-            _without_half_a_bundle(self.queues_so_far.calls, lane)
+            coalesced.bundle(self.queues_so_far.calls, lane)
+            coalesced.without_half_a_bundle(self.queues_so_far.calls, lane)
             _count(lane)
         states = document.get("nccl_comm_state")
         if isinstance(states, Mapping):
@@ -237,6 +241,7 @@ class QueueReader:
                 if rank in found.written:
                     found.written[rank] -= clock.ahead_ns
             found = self._together()
+        found.calls = with_callers(found.calls)
         return found
 
     def _forget_former_groups(self) -> None:
@@ -360,29 +365,6 @@ def _status(document: Mapping[str, Any]) -> dict[str, tuple[int, int, int]]:
         enqueued, started, completed = (int(said.get(name, -1)) for name in _LAST)
         found[str(key)] = (enqueued, started, completed)
     return found
-
-
-def _bundle(calls: list[Call], lane: Lane) -> None:
-    """Calls that were coalesced are one launch under one number, and only its last entry, "coalesced", has events."""
-    for place in range(1, len(lane)):
-        if calls[lane.calls[place]].op.endswith("coalesced") and lane.numbers[place - 1] == lane.numbers[place]:
-            first = place
-            while first and lane.numbers[first - 1] == lane.numbers[place]:
-                first -= 1
-                lane.states[first] = lane.states[place]
-
-
-def _without_half_a_bundle(calls: list[Call], lane: Lane) -> None:
-    """Of coalesced calls the first ones may have left the ring: the rest does not compare with all of them.
-
-    An open bundle stays, since its number is what the rank waits in.
-    """
-    if not lane.lost:
-        return
-    oldest = lane.places(lane.numbers[0])
-    ends = calls[lane.calls[oldest[-1]]].op.endswith("coalesced")
-    if ends and lane.done(oldest[-1]) and len(oldest) < len(lane):
-        lane.forget(len(oldest))
 
 
 def _count(lane: Lane) -> None:

@@ -366,3 +366,16 @@ def test_ranks_that_wait_for_the_odd_one_in_another_group_are_told_of(alike: boo
     assert (found.waits[0].rank, found.waits[0].also, found.waits[0].awaited) == (0, (2, 3), (1,))
     told = [each.why_not for each in found.alternatives]
     assert any("rank 1 may have made that call in the default group instead" in each for each in told) is alike
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype", "told"),
+    [(512, "Float", "a dtype"), (500, "BFloat16", "a size"), (500, "Float", "a size and dtype")],
+)
+def test_what_is_new_of_a_call_is_named_and_not_its_size_in_any_case(
+    size: int, dtype: str, told: str, tmp_path: Path
+) -> None:
+    turn: list[Step] = [Call("all_reduce", 0, 512), Call("all_reduce", 0, 64)]
+    odd = [*turn * 3, Call("all_reduce", 0, size, dtype=dtype), Sync()]
+    found = verdict(JobDumps(every(4, [*turn * 6, Sync()], {2: odd})), tmp_path, as_json=True)
+    assert f"Rank 2 never gave that call such {told} before." in found.summary
