@@ -77,6 +77,7 @@ from hangwatch.rules.step.point_to_point_deadlock.wrong_peer import names_the_wr
 from hangwatch.rules.step.rank_died import dead_by_nccl, rank_died
 from hangwatch.rules.step.rank_frozen import rank_frozen
 from hangwatch.rules.step.rank_local_decision.by_unlike_steps import ended_in_unlike_steps
+from hangwatch.rules.step.rank_local_decision.until_the_end import repeated_until_the_end
 from hangwatch.rules.step.rank_zero_only_collective import evaluated_alone
 from hangwatch.rules.step.rank_zero_only_collective.aborted import extra_call
 from hangwatch.rules.step.rank_zero_only_collective.before_a_common_call import issued_before_a_common_call
@@ -205,6 +206,7 @@ ORDER: tuple[Rule, ...] = (
     network_partition,
     skipped_until_its_end,
     ended_in_unlike_steps,
+    repeated_until_the_end,
     destroyed_before,
     ended_with_fewer_messages,
     ended_alone,
