@@ -10,7 +10,7 @@ from hangwatch.model.collective import Collective, Collectives, Divergence, Grou
 from hangwatch.model.health import HealthWarning, JobHealth
 from hangwatch.model.nccl import NcclView
 from hangwatch.model.process import GpuFacts, LockFile, Pipe, PolledFile, ProcessEvidence, ProcessFacts
-from hangwatch.model.stack import Frame, LoopFacts, ThreadStack
+from hangwatch.model.stack import Condition, Frame, LoopFacts, ThreadStack
 
 MOST_RANKS = 1 << 17  # of a job: no job has more
 
@@ -246,6 +246,38 @@ class Switch:
 
 
 @dataclass(frozen=True)
+class KeySetter:
+    """A line of the user's that sets a key of a store, as the source shows it: a hint, and never proof.
+
+    `frames` are that line and the only calls that lead to it, innermost first; `conditions` those on the way, the outer
+    ones first. `rank` is the only rank that comes there by them, None where that is not known. `swallows` is an except
+    clause on the way that lets an error go no further, and `tries` the first line of what it is for.
+    """
+
+    frames: tuple[Frame, ...]
+    conditions: tuple[Condition, ...] = ()
+    rank: int | None = None
+    tries: Frame | None = None
+    swallows: Frame | None = None
+
+    @property
+    def where(self) -> Frame:
+        return self.frames[0]
+
+
+@dataclass(frozen=True)
+class StoreKey:
+    """The key for which a rank with these own frames (innermost first) asks a store, and the lines that set it.
+
+    What varies in an f-string is `{}` in its text.
+    """
+
+    frames: tuple[Frame, ...]
+    key: str
+    setters: tuple[KeySetter, ...] = ()
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """The evidence of all ranks at one moment: the one argument of `diagnose`.
 
@@ -272,3 +304,4 @@ class Snapshot:
     call_sites: tuple[CallSite, ...] = ()
     switches: tuple[Switch, ...] = ()  # that the user's code sets, and packages on the stacks of ranks ask for
     health: JobHealth | None = None  # how fast the ranks were before it; None where it was not measured
+    store_keys: tuple[StoreKey, ...] = ()  # for which ranks may wait, where the user's source shows them

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hangwatch.model.board import ExceptionFacts, LoaderFacts, PhaseSpan, Progress, Reading
 from hangwatch.model.collective import Collectives, Divergence
-from hangwatch.model.evidence import CallSite, CaptureNote, Excerpt, Job, Launched, NodeFacts, Switch
+from hangwatch.model.evidence import CallSite, CaptureNote, Excerpt, Job, Launched, NodeFacts, StoreKey, Switch
 from hangwatch.model.health import HealthWarning, JobHealth
 from hangwatch.model.process import LockFile, PolledFile, ProcessEvidence, ProcessFacts
 from hangwatch.model.stack import StackNode, ThreadStack
@@ -98,3 +98,4 @@ class Incident:
     switches: tuple[Switch, ...] = ()
     check_next: tuple[NextCheck, ...] = ()  # from `hangwatch analyze`
     health: JobHealth | None = None  # how fast the ranks were before it; None where it was not measured
+    store_keys: tuple[StoreKey, ...] = ()

@@ -158,6 +158,7 @@ def snapshot_of(incidents: Sequence[Incident]) -> Snapshot:
         excerpts=_distinct(incident.excerpts for incident in kept),
         call_sites=_distinct(incident.call_sites for incident in kept),
         switches=_distinct(incident.switches for incident in kept),
+        store_keys=_distinct(incident.store_keys for incident in kept),
         health=merged([incident.health for incident in kept if incident.health is not None]),
     )
 

@@ -22,6 +22,7 @@ def of(incident: Incident) -> Incident:
         launched=(),
         call_sites=(),
         switches=(),
+        store_keys=(),
         excerpts=(),
         capture=(*incident.capture, NOTE),
     )

@@ -23,6 +23,8 @@ _RANK = re.compile(
     re.IGNORECASE,
 )
 _RANK_ITSELF = re.compile(r"rank$|process_index$", re.IGNORECASE)
+_OF_JOB = frozenset({"rank", "get_rank", "global_rank", "get_global_rank", "process_index"})
+_MAIN = re.compile(r"^(is_)?(main|master|chief|rank_?zero|global_zero|world_process_zero|main_process)$", re.IGNORECASE)
 _CACHES = frozenset({"lru_cache", "cache", "cached", "cached_property", "memoize"})
 _SIZE = re.compile(r"world_?size$|\bn(um)?_?(procs|ranks|gpus?)$", re.IGNORECASE)
 _OF_TORCH = {f"{module}.{asked}" for module in ("dist", "distributed") for asked in ("is_initialized", "is_available")}
@@ -100,6 +102,33 @@ def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
             yield block
     for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
         yield part.body
+
+
+def rank_of(test: ast.AST, tree: ast.Module, *, yes: bool) -> int | None:
+    """The only rank that answers the condition `test` so; None where several may, or it cannot be told.
+
+    0 for `rank == 0`, for `not rank`, and for what programs call the main process. A rank within a node or a group is
+    no rank of the job.
+    """
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return rank_of(test.operand, tree, yes=not yes)
+    if not asks_rank(test, tree):
+        return None
+    if isinstance(test, ast.Compare):
+        return _rank_compared(test, yes=yes)
+    if isinstance(test, ast.Name | ast.Attribute | ast.Call):
+        name = last_name(test.func if isinstance(test, ast.Call) else test)
+        return 0 if (yes and _MAIN.search(name)) or (not yes and name.lower() in _OF_JOB) else None
+    return None
+
+
+def _rank_compared(test: ast.Compare, *, yes: bool) -> int | None:
+    value = test.comparators[0]
+    number = value.value if len(test.ops) == 1 and isinstance(value, ast.Constant) else None
+    equal = isinstance(test.ops[0], ast.Eq if yes else ast.NotEq)
+    grouped = isinstance(test.left, ast.Call) and bool(test.left.args or test.left.keywords)
+    itself = last_name(test.left.func if isinstance(test.left, ast.Call) else test.left).lower() in _OF_JOB
+    return number if type(number) is int and equal and itself and not grouped else None
 
 
 def asks_rank(test: ast.AST, tree: ast.Module) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from hangwatch.model import CaptureNote, Collectives, Phase, Pipe, RankEvidence, Reading, Switch
+from hangwatch.model import CaptureNote, Collectives, Phase, Pipe, RankEvidence, Reading, StoreKey, Switch
 from hangwatch_agent.capture import sample
 from hangwatch_agent.capture.assemble import Seen
 from hangwatch_agent.capture.options import CaptureOptions, CaptureResult, Target
@@ -24,6 +24,7 @@ from hangwatch_agent.capture.rank import collectives
 from hangwatch_agent.capture.sample import Sample
 from hangwatch_agent.capture.source.call_sites import call_sites
 from hangwatch_agent.capture.source.excerpts import excerpts
+from hangwatch_agent.capture.source.store_keys import store_keys
 from hangwatch_agent.capture.source.switches import switches
 from hangwatch_agent.capture.source.variables import named
 from hangwatch_agent.capture.stacks import loader_workers
@@ -201,6 +202,14 @@ class _Capture:
             self.notes.append(CaptureNote("source files", False, f"what is set for trainers was not read: {error!r}"))
             return ()
 
+    def _store_keys(self, ranks: tuple[RankEvidence, ...], seen: Seen) -> tuple[StoreKey, ...]:
+        """A hint as well."""
+        try:
+            return store_keys(ranks, seen.sources, self.options.proc)
+        except Exception as error:
+            self.notes.append(CaptureNote("source files", False, f"keys of stores were not looked for: {error!r}"))
+            return ()
+
     def _with_variables(self, ranks: tuple[RankEvidence, ...], seen: Seen) -> tuple[RankEvidence, ...]:
         """The variables that the program names: a hint, for which no verdict may be lost."""
         known = {each.rank: each.variables for each in self.targets if each.rank is not None and each.variables}
@@ -234,6 +243,7 @@ class _Capture:
             excerpts=quoted,
             call_sites=sites,
             switches=self._switches(ranks, seen),
+            store_keys=self._store_keys(ranks, seen),
         )
 
 

@@ -15,6 +15,7 @@ from hangwatch.model import (
     ProcessEvidence,
     RankEvidence,
     Reading,
+    StoreKey,
     Switch,
 )
 from hangwatch_agent.board import file_name
@@ -116,3 +117,4 @@ class CaptureResult:
     excerpts: tuple[Excerpt, ...] = ()
     call_sites: tuple[CallSite, ...] = ()
     switches: tuple[Switch, ...] = ()
+    store_keys: tuple[StoreKey, ...] = ()

@@ -182,6 +182,7 @@ class Evidence:
             excerpts=taken.excerpts,
             call_sites=taken.call_sites,
             switches=taken.switches,
+            store_keys=taken.store_keys,
         )
 
     def _target(self, state: RankState) -> Target:

@@ -269,6 +269,14 @@ export interface Job {
   nodes_expected: number | null;
 }
 
+export interface KeySetter {
+  frames: Frame[];
+  conditions: Condition[];
+  rank: number | null;
+  tries: Frame | null;
+  swallows: Frame | null;
+}
+
 export interface Launched {
   rank: number;
   pid: number;
@@ -354,6 +362,13 @@ export interface Snapshot {
   call_sites: CallSite[];
   switches: Switch[];
   health: JobHealth | null;
+  store_keys: StoreKey[];
+}
+
+export interface StoreKey {
+  frames: Frame[];
+  key: string;
+  setters: KeySetter[];
 }
 
 export interface Switch {
@@ -456,6 +471,7 @@ export interface Incident {
   switches: Switch[];
   check_next: NextCheck[];
   health: JobHealth | null;
+  store_keys: StoreKey[];
 }
 
 export interface NextCheck {

@@ -45,7 +45,7 @@ export function incident(ranks: RankReport[], more: Partial<Incident> = {}): Inc
     job: { id: "job", name: "vision", world_size: ranks.length, launcher: "", command: "", started_at: 0, nodes_expected: null },
     verdict: verdict(), ranks, stack_tree: [], nodes: [], launchers: [], others: [], divergences: [], warnings: [], capture: [],
     closed_at: null, updated_at: 104, schema: "hangwatch.incident/2", hangwatch_version: "", taken_at: 104, last_progress_at: 100, sampled_twice: true,
-    launched: [], start_patience_s: 30, excerpts: [], call_sites: [], switches: [], check_next: [], health: null, ...more,
+    launched: [], start_patience_s: 30, excerpts: [], call_sites: [], switches: [], check_next: [], health: null, store_keys: [], ...more,
   };
 }
 

@@ -14,6 +14,7 @@ from hangwatch.facts.processes.child import (
     thread_of_parent,
     waits_for_children,
 )
+from hangwatch.facts.processes.full_queue import waits_for_room
 from hangwatch.facts.processes.locks import held_lock, holds, lock_name
 from hangwatch.facts.processes.overdue import overdue
 from hangwatch.facts.processes.own_locks import OwnLocks, own_locks
@@ -138,7 +139,7 @@ def how_stuck(view: RankView) -> str:
     if process is not None and view.moves_data:
         return f"it moves data ({words.size(process.io_delta_bytes or 0)} in the last second)"
     kind = {
-        Doing.LOCK: "it waits for a lock or a queue",
+        Doing.LOCK: _of_a_queue(view) or "it waits for a lock or a queue",
         Doing.SOCKET: "it waits for a network peer",
         Doing.EVENTS: "it waits for events, none of which wakes a task",
         Doing.SLEEP: _how_it_sleeps(view),
@@ -154,6 +155,10 @@ def how_stuck(view: RankView) -> str:
     if view.starved and view.cpu is not None:
         return "it is ready to run and gets little processor time"
     return _by_no_counter(view)
+
+
+def _of_a_queue(view: RankView) -> str:
+    return "it waits in put, for room in a full queue" if waits_for_room(view) else ""
 
 
 def _by_no_counter(view: RankView) -> str:

@@ -8,9 +8,10 @@ from hangwatch import words
 from hangwatch.facts.calls.last_calls import brought_down, end_sentences, last_calls
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.own_code import awaited_views, status_of
+from hangwatch.facts.processes.store_keys import key_evidence, shared_key, who_sets
 from hangwatch.facts.processes.store_waits import ended_past, gone_past, polls_store, store_ports, waits_for_key
 from hangwatch.facts.rank_end import gave_up_on_key, key_words
-from hangwatch.model import Certainty, Frame, Status
+from hangwatch.model import Certainty, Frame, Status, StoreKey
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
@@ -33,16 +34,34 @@ def waits_for_a_key(case: Case) -> Finding | None:
     waiting = (
         f"; {case.wait_words(others)} for {words.verb(len(ranks), 'it', 'them')}{words.at(case.usual_place(others))}"
     )
+    key = shared_key(case, views)
+    setting = who_sets(case, key) if key is not None else ""
     return Finding(
         "undetermined",
         Certainty.UNDETERMINED,
-        f"{words.capital('; '.join(_waits(case, asking, waiting_for_key)))}{waiting if others else ''}.",
-        fix=_FIX,
+        f"{words.capital('; '.join(_waits(case, asking, waiting_for_key)))}"
+        f"{f'; {setting}' if setting else ''}{waiting if others else ''}.",
+        fix=_fix(key),
         victims=tuple(case.ranks),
         step=views[0].step,
-        evidence=(*(_stands(case, view) for view in views[: words.SHOWN]), *_passed(case, views), *_set_none(case)),
+        evidence=(
+            *(key_evidence(case, key) if key is not None else ()),
+            *(_stands(case, view) for view in views[: words.SHOWN]),
+            *_passed(case, views),
+            *_set_none(case),
+        ),
         status=status_of(case, views),
         awaited=ranks,
+    )
+
+
+def _fix(key: StoreKey | None) -> str:
+    caught = [each.swallows for each in key.setters if each.swallows is not None] if key is not None else []
+    if not caught:
+        return _FIX
+    return (
+        f"see whether an error was caught at {words.place(caught[0])}: raise it again there, or set the key there, too;"
+        " wait for it with a timeout of its own"
     )
 
 
@@ -81,12 +100,19 @@ def _waits(case: Case, asking: list[RankView], waiting: list[RankView]) -> Itera
     if asking:
         ask, have = ("asks", "has") if len(asking) == 1 else ("ask", "have")
         yield (
-            f"{_who(case, asking)} {ask} a store again and again{words.at(asking[0].where)}, and {have} not found there"
-            " what another rank has to set"
+            f"{_who(case, asking)} {ask} a store again and again{_named(case, asking, 'for ')}"
+            f"{words.at(asking[0].where)}, and {have} not found there what another rank has to set"
         )
     if waiting:
         wait, at = words.verb(len(waiting), "waits", "wait"), words.at(waiting[0].where)
-        yield f"{_who(case, waiting)} {wait} for a key of a store{at}, which no rank has set yet"
+        key = _named(case, waiting) or " a key"
+        yield f"{_who(case, waiting)} {wait} for{key} of a store{at}, which no rank has set yet"
+
+
+def _named(case: Case, views: list[RankView], before: str = "") -> str:
+    """` the key 'manifest'`, where the source shows it, and it is one."""
+    key = shared_key(case, views)
+    return f" {before}the key {key.key!r}" if key is not None else ""
 
 
 def _who(case: Case, views: list[RankView]) -> str:

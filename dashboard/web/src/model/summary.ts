@@ -19,6 +19,7 @@ export function summary(incident: Incident): Omit<Incident, "ranks"> & { ranks: 
     launched: [],
     call_sites: [],
     switches: [],
+    store_keys: [],
     excerpts: [],
     capture: [...incident.capture, NOTE],
   };

@@ -22,8 +22,10 @@ from hangwatch.facts.differences.caught_errors import (
     within_backward,
 )
 from hangwatch.facts.differences.decisions import disagreement
+from hangwatch.facts.differences.kept_from_setting import KeptFromSetting, kept_from_setting
 from hangwatch.facts.differences.unreduced import unreduced
 from hangwatch.facts.processes.own_code import status_of
+from hangwatch.facts.processes.store_keys import key_evidence
 from hangwatch.facts.rank_end import error_at
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Certainty, Culprit, ExceptionFacts, StepName
@@ -105,7 +107,9 @@ def caught_without_backward(case: Case) -> Finding | None:
 
 def caught_without_its_key(case: Case) -> Finding | None:
     """Ranks caught an error in their last step, and the others wait for a key of a store which is not set."""
-    found = caught_before_a_key(case)
+    kept, found = kept_from_setting(case), caught_before_a_key(case)
+    if kept is not None:
+        return _kept_from_setting(case, kept)
     if not found:
         return None
     ranks = tuple(sorted(found))
@@ -123,6 +127,25 @@ def caught_without_its_key(case: Case) -> Finding | None:
         evidence=(f"rank {first.rank} recorded that error in its last step, and {case.name(rest)} none",),
         status=status_of(case, case.views(rest)),
         awaited=ranks,
+    )
+
+
+def _kept_from_setting(case: Case, kept: KeptFromSetting) -> Finding:
+    view, error, setter = case.ranks[kept.rank], kept.error, kept.setter
+    others = case.name([kept.rank])
+    return Finding(
+        "exception-on-one-rank",
+        Certainty.LIKELY,
+        f"{others.capitalize()} raised {error_at(error)}, caught it{words.at(setter.swallows)} and went on without"
+        f" setting the key {kept.key.key!r} of a store{words.at(setter.where)}; {case.wait_words(kept.waiting)} for"
+        f" that key{case.at_places(kept.waiting)}.",
+        fix="mend the error; set the key on every way through the program, also where a part of it fails",
+        culprits=_where_raised(case, {kept.rank: error}),
+        victims=tuple(rank for rank in case.ranks if rank != kept.rank),
+        step=view.step,
+        evidence=(f"{others} recorded that error, and the key has not come", *key_evidence(case, kept.key)),
+        status=status_of(case, case.views(kept.waiting)),
+        awaited=(kept.rank,),
     )
 
 

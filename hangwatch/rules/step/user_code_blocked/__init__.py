@@ -7,6 +7,7 @@ import re
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.loops.ways_out import ways_to_leave
+from hangwatch.facts.processes.full_queue import full_queue
 from hangwatch.facts.processes.overdue import overdue
 from hangwatch.facts.processes.own_code import (
     IN_CODE,
@@ -24,7 +25,7 @@ from hangwatch.facts.rank_end import error_at
 from hangwatch.model import Certainty, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
-from hangwatch.rules.step.user_code_blocked.advice import CLOSE_INPUT, advice
+from hangwatch.rules.step.user_code_blocked.advice import CLOSE_INPUT, READ_FIRST, advice
 from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.frames import origin, user_frame
 
@@ -55,7 +56,7 @@ def user_code_blocked(case: Case) -> Finding | None:
         f"{case.say(culprits, 'is', 'are', capital=True)} {_adverb(case, stuck)} in"
         f" {_what(first)}{words.at(first.where)}: {_how_all(case, stuck)}"
         f"{f'; {waiting}' if waiting else ''}{words.at(case.usual_place(victims))}.",
-        fix=CLOSE_INPUT if awaits_its_own_input(case, first) else advice(first, _own_threads(first)),
+        fix=_fix(case, stuck),
         culprits=case.culprits(culprits),
         victims=victims,
         step=first.step,
@@ -66,6 +67,13 @@ def user_code_blocked(case: Case) -> Finding | None:
         status=status_of(case, stuck),
         awaited=tuple(culprits),
     )
+
+
+def _fix(case: Case, stuck: list[RankView]) -> str:
+    if full_queue(case, stuck) is not None:
+        return READ_FIRST
+    first = stuck[0]
+    return CLOSE_INPUT if awaits_its_own_input(case, first) else advice(first, _own_threads(first))
 
 
 def _all_by_themselves(case: Case) -> list[RankView]:
@@ -210,6 +218,8 @@ def _how_all(case: Case, stuck: list[RankView]) -> str:
     child = awaits_its_own_input(case, stuck[0])
     if child is not None and len(stuck) == 1:
         return f"it reads the output of its {child.as_child}, and only this rank could write there, or close it"
+    if (queue := full_queue(case, stuck)) is not None:
+        return f"{'it' if len(stuck) == 1 else 'each'} {queue.told}"
     how = how_stuck(stuck[0])
     alike = all(how_stuck(view) == how for view in stuck)
     who = "it" if len(stuck) == 1 else "each" if alike else f"rank {stuck[0].rank}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.processes.child import idle_children
+from hangwatch.facts.processes.full_queue import waits_for_room
 from hangwatch.facts.processes.locks import held_lock
 from hangwatch.facts.processes.own_code import (
     ended_children,
@@ -38,6 +39,11 @@ CLOSE_INPUT = (
     "close the child's standard input once all is written (process.stdin.close()), or use communicate(), which writes,"
     " closes and reads: a filter gives nothing before the end of its input"
 )
+READ_FIRST = (
+    "read the queue in the parent before it joins the ranks: get as many items as they put, and join after that; or"
+    " make the queue without maxsize, and read it all before join, too"
+)
+_ROOM = f"see why the reader of that queue takes no more; put with a timeout (put(item, timeout=60)), {_RAISE}"
 _LOOK = (
     "wait with a timeout (get(timeout=60), put(item, timeout=60), poll(60)), and raise where that process does not live"
     " any more (is_alive() is False): the launcher then ends all ranks"
@@ -115,6 +121,8 @@ def _of_a_loop(view: RankView) -> str:
 
 
 def _of_a_lock(view: RankView, threads: list[str]) -> str:
+    if waits_for_room(view) and not threads:
+        return _ROOM
     if not (threads or view.sleeps_privately):
         return ""
     if (locks := own_locks(view)) is not None and locks.thread:
