@@ -68,10 +68,13 @@ from hangwatch.rules.step.lock_held_by_process.semaphore import semaphore_held
 from hangwatch.rules.step.network_partition import network_partition
 from hangwatch.rules.step.node_lost import node_lost
 from hangwatch.rules.step.point_to_point_deadlock import (
-    ended_with_fewer_messages,
     lacks_a_counterpart,
     no_sender_is_left,
     point_to_point_deadlock,
+)
+from hangwatch.rules.step.point_to_point_deadlock.before_the_end import (
+    ended_with_fewer_messages,
+    ended_without_an_answer,
 )
 from hangwatch.rules.step.point_to_point_deadlock.wrong_peer import names_the_wrong_peer
 from hangwatch.rules.step.rank_died import dead_by_nccl, rank_died
@@ -207,6 +210,7 @@ ORDER: tuple[Rule, ...] = (
     skipped_until_its_end,
     ended_in_unlike_steps,
     repeated_until_the_end,
+    ended_without_an_answer,
     destroyed_before,
     ended_with_fewer_messages,
     ended_alone,

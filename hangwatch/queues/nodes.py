@@ -6,7 +6,7 @@ from .model import Queues
 from .names import ranks
 
 _SMALLEST = 4  # ranks of a node: two neighbours without a record may as well be two ranks that ended
-_LARGEST = 16
+_LARGEST = 16  # ranks of a node: the most accelerators that one host has
 
 
 def absent_nodes(queues: Queues) -> frozenset[int]:

@@ -9,7 +9,7 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.data.batches import now_at
 from hangwatch.facts.differences.parting import parting
 from hangwatch.facts.loops.turns import FewerTurns, drew_alike, fewer_turns
-from hangwatch.facts.loops.ways_out import likely_way, said_at, tries_again_at, ways_out
+from hangwatch.facts.loops.ways_out import likely_way, may_begin_elsewhere, said_at, tries_again_at, ways_out
 from hangwatch.facts.messages.peer_totals import said_unserved
 from hangwatch.model import Certainty, LoopFacts, Status, StepName
 from hangwatch.ranks.own_steps import steps_end
@@ -18,6 +18,10 @@ from hangwatch.rules.finding import Finding
 _WITHOUT_LOADER = (
     "let all ranks make as many turns: agree on their number first (all_reduce of it, op=dist.ReduceOp.MIN), or vote in"
     " each turn whether all go on"
+)
+_RESUMED = (
+    "let the loop begin at one step on all ranks: broadcast the one that rank 0 resumes from; where it is right, agree"
+    " on the number of turns first (all_reduce of it, op=dist.ReduceOp.MIN)"
 )
 _NO_RETRY = (
     "never repeat a call on one rank alone: let all ranks vote on a retry, or agree on the number of turns first"
@@ -60,8 +64,8 @@ def left_after_fewer_turns(case: Case, cause: str, *, of_few: bool = False) -> F
         Certainty.LIKELY,
         f"{case.name(short.left, capital=True)} {made}{now_at(case, short.left, first.where)};"
         f" {others}{without if failed else already}{way.why}.",
-        fix=_fix(case, cause),
-        culprits=case.culprits(short.left, way.the_only),
+        fix=_fix(case, cause, short.loop),
+        culprits=() if _began_apart(short) else case.culprits(short.left, way.the_only),
         step=_step(case, short, cause),
         evidence=(
             *(_counted(case, short, rank) for rank in sorted(short.begun)[: words.SHOWN]),
@@ -128,7 +132,7 @@ def _more_turns(case: Case, short: FewerTurns, cause: str) -> Finding:
         Certainty.LIKELY,
         f"{case.say(short.inside, 'is', 'are', capital=True)} still in the loop{now},"
         f" and {case.name(short.left)} {behind}: {'it makes' if one else 'they make'} more turns than most ranks.",
-        fix=_fix(case, cause),
+        fix=_fix(case, cause, short.loop),
         culprits=case.culprits(short.inside),
         victims=case.victims(short.inside),
         step=case.step_of(short.inside),
@@ -145,7 +149,14 @@ def _at(short: FewerTurns) -> str:
     return words.at(short.loop.where) if short.loop is not None else ""
 
 
-def _fix(case: Case, cause: str) -> str:
+def _began_apart(short: FewerTurns) -> bool:
+    """Of two halves that may have begun at unlike steps neither is known to be the one that is wrong."""
+    return short.loop is not None and may_begin_elsewhere(short.loop) and len(short.left) >= len(short.inside)
+
+
+def _fix(case: Case, cause: str, loop: LoopFacts | None) -> str:
+    if cause == "uneven-steps" and loop is not None and may_begin_elsewhere(loop):
+        return _RESUMED
     return _WITHOUT_LOADER if cause == "uneven-steps" and all(view.loader is None for view in case) else ""
 
 

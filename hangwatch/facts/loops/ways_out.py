@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from hangwatch import words
@@ -14,6 +15,8 @@ from hangwatch.facts.loops.turns import FewerTurns
 from hangwatch.model import Bypass, ExceptionFacts, Frame, LoopFacts
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import user_frame
+
+_BEGINS = re.compile(r"range\([^0-9][^,]*,")  # `range(start, steps)`
 
 
 @dataclass(frozen=True)
@@ -138,10 +141,19 @@ def _caught_instead(case: Case, short: FewerTurns) -> ExceptionFacts | None:
     return errors[short.left[0]][0] if fit and not theirs else None
 
 
+def may_begin_elsewhere(loop: LoopFacts) -> bool:
+    """It counts from a number that the source does not give, such as the step that a rank resumes from."""
+    return loop.counted and _BEGINS.match(loop.items) is not None
+
+
 def ways_out(loop: LoopFacts | None) -> tuple[str, ...]:
     if loop is None:
         return ()
     found = [*ways_to_leave(loop)]
+    if may_begin_elsewhere(loop):
+        found.append(
+            f"the loop at {words.place(loop.where)} goes through `{loop.items}`, which may begin elsewhere on each rank"
+        )
     if loop.items and not (loop.leaves or loop.counted):
         found.append(f"the loop at {words.place(loop.where)} makes a turn for each item of `{loop.items}`")
     if loop.exits:

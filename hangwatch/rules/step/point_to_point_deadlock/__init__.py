@@ -7,7 +7,6 @@ from collections import Counter
 from hangwatch import words
 from hangwatch.facts.call_site import path
 from hangwatch.facts.calls.inner_loops import loop_of
-from hangwatch.facts.calls.last_calls import brought_down
 from hangwatch.facts.calls.skip_paths import evidence_of, skip_path, the_only
 from hangwatch.facts.case import Case, call_words
 from hangwatch.facts.loops.ways_out import ways_to_leave
@@ -15,11 +14,10 @@ from hangwatch.facts.messages.answers import unanswered
 from hangwatch.facts.messages.peer_totals import Uneven, uneven
 from hangwatch.facts.messages.rounds import LeftHabit, also_early, left_habit
 from hangwatch.facts.messages.ways_past import past_its_sends, past_message
-from hangwatch.facts.processes.ended_ahead import ended_ahead
 from hangwatch.facts.processes.own_code import status_of
 from hangwatch.facts.processes.standstill import all_for_their_devices, awaited_for_a_device
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Bypass, Certainty, Frame, Status, StepName
+from hangwatch.model import Bypass, Certainty, Frame
 from hangwatch.proof.waits import Blocked
 from hangwatch.ranks.ledger import is_point_to_point
 from hangwatch.ranks.view import RankView
@@ -77,30 +75,6 @@ def _all_around(found: Uneven) -> str:
 def _elsewhere(case: Case, odd: RankView | None) -> str:
     entry = case.blocked.get(odd.rank) if odd is not None else None
     return "" if entry is None else f"; rank {entry.rank} waits in {call_words(entry)}{words.at(entry.where)}"
-
-
-def ended_with_fewer_messages(case: Case) -> Finding | None:
-    """A rank ended its program steps ahead of the others, with fewer messages than its peer counts with it."""
-    found = ended_ahead(case)
-    if found is None or not brought_down(case):
-        return None
-    rank, ways = words.ranks([found.rank]), past_message(case, found.last)
-    where = user_frame(found.last.frames)
-    return Finding(
-        "point-to-point-deadlock",
-        Certainty.LIKELY,
-        f"{words.capital(rank)} left out sends or receives{words.at(where)} in an earlier step{skip_path(ways)}: it had"
-        f" ended its program when {case.name(found.failed)} were in step {found.step}, and failed for want of {rank}.",
-        culprits=case.culprits([found.rank], the_only(ways) or where),
-        victims=found.failed,
-        step=StepName(None, None, found.step),
-        evidence=(
-            f"{rank} made {words.plural(found.made, 'message')}, and rank {found.peer} {found.counted:,} with it alone",
-            f"{rank} had completed step {found.step}",
-            *evidence_of(ways),
-        ),
-        status=Status.FAILED,
-    )
 
 
 def _without_answer(case: Case) -> Finding | None:
