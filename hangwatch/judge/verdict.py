@@ -17,6 +17,7 @@ from hangwatch.judge.alternatives import alternatives
 from hangwatch.judge.argument import hang_certainty
 from hangwatch.judge.caught_alone import caught_by_culprits_alone
 from hangwatch.judge.chain import with_chain
+from hangwatch.judge.destructors import DESTRUCTOR, Destructor, destructor
 from hangwatch.judge.version_hints import hints
 from hangwatch.model import Certainty, Culprit, Excerpt, Judgement, Stage, Status, Verdict
 from hangwatch.rules.finding import Finding
@@ -43,11 +44,12 @@ def judged(case: Case, finding: Finding) -> Judgement:
     state = status(case, finding)
     hang, argument = hang_certainty(case, state, finding)
     finding = with_chain(case, finding, victims)
+    inside = destructor(case, finding, victims) if finding.cause in _OF_CALLS | {"undetermined"} else None
     verdict = Verdict(
         cause=finding.cause,
         certainty=finding.certainty,
-        summary=finding.summary,
-        fix=_in_a_destructor(finding) or finding.fix or _by_a_condition(case, finding) or entry.fix,
+        summary=f"{finding.summary} {inside.told}" if inside is not None else finding.summary,
+        fix=_in_a_destructor(finding, inside) or finding.fix or _by_a_condition(case, finding) or entry.fix,
         docs=entry.docs,
         culprits=quoted(finding.culprits, case.snapshot.excerpts),
         victims=victims,
@@ -76,10 +78,10 @@ def _of_the_environment(case: Case, finding: Finding) -> tuple[str, ...]:
     return tuple(each.told for each in separating(case, {*finding.blamed})[:_VARIABLES])
 
 
-def _in_a_destructor(finding: Finding) -> str:
+def _in_a_destructor(finding: Finding, found: Destructor | None) -> str:
     """The fix where a call in question stands in a destructor, which no rank reaches in the order of its program."""
     places = (culprit.where for culprit in finding.culprits)
-    inside = any(where is not None and name_of(where.function) == "__del__" for where in places)
+    inside = found is not None or any(where is not None and name_of(where.function) == DESTRUCTOR for where in places)
     return OUT_OF_DESTRUCTORS if inside and finding.cause in _OF_CALLS else ""
 
 

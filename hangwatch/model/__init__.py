@@ -23,7 +23,7 @@ from hangwatch.model.board import (
     StepEntry,
     StepTimes,
 )
-from hangwatch.model.collective import Collective, Collectives, Divergence, GroupHead, PeerCount
+from hangwatch.model.collective import Collective, Collectives, Divergence, GroupHead, PeerCount, WaitingTask
 from hangwatch.model.diff import DiffCall, DiffIteration, DiffRow, RanksDiff
 from hangwatch.model.evidence import (
     Bypass,
@@ -160,6 +160,7 @@ __all__ = [
     "Trend",
     "Verdict",
     "Wait",
+    "WaitingTask",
     "WayOut",
     "every_rank",
     "ranks_of",

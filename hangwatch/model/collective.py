@@ -76,6 +76,14 @@ class GroupHead:
 
 
 @dataclass(frozen=True)
+class WaitingTask:
+    """`count` tasks of asyncio that wait at one place; `frames` are those of their coroutines, innermost first."""
+
+    frames: tuple[Frame, ...]
+    count: int = 1
+
+
+@dataclass(frozen=True)
 class Collectives:
     """A rank's side of every process group: heads, and the last calls of each (oldest first).
 
@@ -90,6 +98,7 @@ class Collectives:
     source: str = "board"
     answer_cpu_s: float = 0.0  # CPU time that the rank spent on telling us
     without_gradients: tuple[str, ...] = ()  # parameters of its DDP model that have none, where others have one
+    tasks: tuple[WaitingTask, ...] = ()  # of asyncio, where a thread of the rank sleeps in an event loop
 
     @property
     def complete(self) -> bool:

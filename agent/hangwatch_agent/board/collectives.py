@@ -24,7 +24,7 @@ def with_later_calls(taken: Collectives, reading: Reading) -> Collectives:
     calls += [call for call in _retired(reading) if (call.group, call.seq, call.op in NOT_RECORDED) not in known]
     calls.sort(key=lambda call: call.at or 0.0)
     heads, latest = reading.heads or taken.heads, last_calls(calls)
-    return replace(taken, heads=heads, recent=latest, open_calls=reading.open_calls, without_gradients=())
+    return replace(taken, heads=heads, recent=latest, open_calls=reading.open_calls, without_gradients=(), tasks=())
 
 
 def _since(call: Collective, reading: Reading) -> Collective:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hangwatch.model import Collectives, Reading
+from hangwatch.model import Collectives, Reading, WaitingTask
 from hangwatch.wire import codec
 from hangwatch_agent.board.reader import read_board
 from hangwatch_agent.board.recorded import calls_of, joined
@@ -18,15 +18,21 @@ from hangwatch_agent.rank.group import Group
 
 
 def write_answer(
-    path: Path, recorder: Recorder, groups: Iterable[Group], backends: set[str], began: float, lacking: Sequence[str]
+    path: Path,
+    recorder: Recorder,
+    groups: Iterable[Group],
+    backends: set[str],
+    began: float,
+    lacking: Sequence[str],
+    tasks: tuple[WaitingTask, ...] = (),
 ) -> None:
     """Write `collectives-PID.json` beside the board at `path`, whole or not at all. Raises OSError or ValueError.
 
     `began` is this thread's CPU time when it set to work: a rank that answers us is not busy with its training.
-    `lacking` are the parameters without a gradient.
+    `lacking` are the parameters without a gradient, `tasks` those of an event loop that sleeps.
     """
     reading = read_board(path, steps=0)
-    found = replace(gather(reading, recorder, groups, backends), without_gradients=tuple(lacking))
+    found = replace(gather(reading, recorder, groups, backends), without_gradients=tuple(lacking), tasks=tasks)
     document = codec.encode(found)
     answer = path.with_name(f"collectives-{os.getpid()}.json")
     temporary = answer.with_name(f".{answer.name}.new")

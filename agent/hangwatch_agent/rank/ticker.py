@@ -8,12 +8,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hangwatch_agent.board import layout as b
 from hangwatch_agent.rank.flight_recorder import Recorder, completed, enqueued, is_mixed, latest, numbers
 from hangwatch_agent.rank.group import Group
 from hangwatch_agent.rank.hooks.context import Context
+
+if TYPE_CHECKING:
+    from hangwatch.model import WaitingTask
 
 # Phases in which collectives that DDP has issued may be under way.
 WORKING = (b.FORWARD, b.BACKWARD, b.EVAL, b.STEP)
@@ -188,7 +191,7 @@ class Ticker:
 
         groups = list(self._context.groups.slots)
         backends = {name for group in groups for name in group.records} if "torch" in sys.modules else set()
-        write_answer(board.path, self._recording(), groups, backends, began, self._lacking())
+        write_answer(board.path, self._recording(), groups, backends, began, self._lacking(), self._tasks())
 
     def _lacking(self) -> list[str]:
         from hangwatch_agent.rank.hooks.without_gradients import without_gradients
@@ -198,3 +201,12 @@ class Ticker:
         except Exception as error:  # the answer is worth more
             self._context.guard.swallow(error)
             return []
+
+    def _tasks(self) -> tuple[WaitingTask, ...]:
+        from hangwatch_agent.rank.waiting_tasks import waiting_tasks
+
+        try:
+            return waiting_tasks()
+        except Exception as error:
+            self._context.guard.swallow(error)
+            return ()

@@ -159,6 +159,7 @@ export interface Collectives {
   source: string;
   answer_cpu_s: number;
   without_gradients: string[];
+  tasks: WaitingTask[];
 }
 
 export interface Divergence {
@@ -192,6 +193,11 @@ export interface PeerCount {
   peer: number;
   sent: number;
   received: number;
+}
+
+export interface WaitingTask {
+  frames: Frame[];
+  count: number;
 }
 
 export interface DiffCall {

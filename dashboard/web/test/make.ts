@@ -22,7 +22,7 @@ export function call(seq: number, op: string, more: Partial<Collective> = {}): C
 export function report(rank: number, more: Partial<RankReport> = {}): RankReport {
   return {
     rank, host: "node-a", pid: 100 + rank, phase: "backward", progress: null, waiting_for: "",
-    collectives: { heads: [], recent: [], open_calls: [], source: "flight-recorder", answer_cpu_s: 0, without_gradients: [] },
+    collectives: { heads: [], recent: [], open_calls: [], source: "flight-recorder", answer_cpu_s: 0, without_gradients: [], tasks: [] },
     loader: [], exception: null, process: null, stacks: [], earlier_stacks: [], workers: [], children: [], gpu: null, reading: null,
     still_s: 3, patience_s: 120, moved: false, last_output: "", crash_trace: "", lock_files: [], polled: null, ended_at: null, phases: [], held: "", variables: null, ...more,
   };

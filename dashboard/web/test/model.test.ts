@@ -22,6 +22,7 @@ describe("collectives lined up", () => {
         source: "flight-recorder",
         answer_cpu_s: 0,
         without_gradients: [],
+        tasks: [],
       },
     });
   });
@@ -36,8 +37,8 @@ describe("collectives lined up", () => {
     expect(group!.calls[1]!.variants.map((variant) => [variant.op, variant.ranks])).toEqual([["all_reduce", [0, 1, 2]], ["barrier", [3]]]);
   });
   it("does not call it missing where a rank lists no calls", () => {
-    const silent = report(1, { collectives: { heads: [head("0", [0, 1], 5)], recent: [], open_calls: [], source: "board", answer_cpu_s: 0, without_gradients: [] } });
-    const telling = report(0, { collectives: { heads: [head("0", [0, 1], 5)], recent: [call(5, "broadcast")], open_calls: [call(5, "broadcast")], source: "board", answer_cpu_s: 0, without_gradients: [] } });
+    const silent = report(1, { collectives: { heads: [head("0", [0, 1], 5)], recent: [], open_calls: [], source: "board", answer_cpu_s: 0, without_gradients: [], tasks: [] } });
+    const telling = report(0, { collectives: { heads: [head("0", [0, 1], 5)], recent: [call(5, "broadcast")], open_calls: [call(5, "broadcast")], source: "board", answer_cpu_s: 0, without_gradients: [], tasks: [] } });
     const [lined] = groupCalls(incident([telling, silent]));
     expect(lined!.calls).toHaveLength(1);
     expect(lined!.calls[0]).toMatchObject({ missing: [], unknown: [1] });
@@ -57,7 +58,7 @@ describe("ranks in columns", () => {
     expect(sayRanks("1-3,7")).toBe("1-3 and 7");
   });
   it("groups members by how far they are", () => {
-    const ranks = ALL.map((rank) => report(rank, { collectives: { heads: [head("0", ALL, rank === 3 ? 5 : 6)], recent: [], open_calls: [], source: "board", answer_cpu_s: 0, without_gradients: [] } }));
+    const ranks = ALL.map((rank) => report(rank, { collectives: { heads: [head("0", ALL, rank === 3 ? 5 : 6)], recent: [], open_calls: [], source: "board", answer_cpu_s: 0, without_gradients: [], tasks: [] } }));
     expect(groupsOf(incident(ranks)).groups[0]).toMatchObject({ size: 4, issued: 6, behind: "3", heads: [{ issued: 6, ranks: "0-2" }, { issued: 5, ranks: "3" }] });
   });
   it("says ten thousand ranks in a few lines, who is at fault first", () => {

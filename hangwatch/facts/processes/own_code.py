@@ -20,6 +20,7 @@ from hangwatch.facts.processes.overdue import overdue
 from hangwatch.facts.processes.own_locks import OwnLocks, own_locks
 from hangwatch.facts.processes.pools import result_awaited
 from hangwatch.facts.processes.sleep import how_it_sleeps, sleeps_long, waits_at_most
+from hangwatch.facts.processes.tasks import tasks_told
 from hangwatch.model import ExceptionFacts, OpenFile, ProcessEvidence, ProcessFacts, Status
 from hangwatch.ranks.processes import computes
 from hangwatch.ranks.view import RankView
@@ -124,7 +125,7 @@ def how_stuck(view: RankView) -> str:
         return f"it waits for {lock_name(lock)}, {holds(lock)}"
     if children := _for_children(view):
         return children
-    if result := result_awaited(view):
+    if result := result_awaited(view) or _for_events(view):
         return result
     process = view.in_kernel
     if waits_for_tasks(view):
@@ -155,6 +156,12 @@ def how_stuck(view: RankView) -> str:
     if view.starved and view.cpu is not None:
         return "it is ready to run and gets little processor time"
     return _by_no_counter(view)
+
+
+def _for_events(view: RankView) -> str:
+    """Which tasks of the main thread's event loop wait; "" where they are not known."""
+    tasks = tasks_told(view) if view.now.doing is Doing.EVENTS else ""
+    return f"it waits for events{_at_most(view)}, and {tasks}" if tasks else ""
 
 
 def _of_a_queue(view: RankView) -> str:

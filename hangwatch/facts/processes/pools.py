@@ -8,6 +8,7 @@ from itertools import takewhile
 
 from hangwatch import words
 from hangwatch.facts.processes.child import HELPER
+from hangwatch.facts.processes.tasks import tasks_told
 from hangwatch.model import Frame, ThreadStack
 from hangwatch.ranks.thread_stacks import is_ours
 from hangwatch.ranks.view import RankView
@@ -76,7 +77,8 @@ def result_awaited(view: RankView) -> str:
     if not waits_for_a_result(view):
         return ""
     thread = idle_event_loop(view)
-    loop = f": the event loop of thread {thread!r}, which may run its task, waits for events" if thread else ""
+    tasks = f", and {told}" if thread and (told := tasks_told(view)) else ""
+    loop = f": the event loop of thread {thread!r}, which may run its task, waits for events{tasks}" if thread else ""
     return f"it waits for the result of a future{loop}"
 
 

@@ -36,7 +36,8 @@ def who_sets(case: Case, key: StoreKey) -> str:
         return ""
     first, more = key.setters[0], len(key.setters) > 1
     rank = setting_rank(case, key)
-    where = f"{words.at(first.where)}{' and elsewhere' if more else ''}"
+    under = next((f", under `{each.text}`" for each in reversed(first.conditions) if each.asks != "rank"), "")
+    where = f"{words.at(first.where)}{' and elsewhere' if more else under}"
     if rank is None:
         return f"by the source it is set at {words.place(first.where)}{' and elsewhere' if more else ''}"
     view = case.ranks[rank]

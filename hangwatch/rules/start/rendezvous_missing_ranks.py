@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.start.arrivals import Arrivals, address, host_of, launcher_of
+from hangwatch.facts.start.given_size import given_size, launchers_size, size_sentence
 from hangwatch.model import Certainty, Culprit, Status
+from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
 _BY_SRUN = (
@@ -29,7 +31,7 @@ def missing_ranks(case: Case) -> Finding | None:
         Certainty.PROVEN if closed else Certainty.LIKELY,
         f"{case.name(absent, capital=True)} {_how_many(case, arrivals)}; {case.wait_words(waiting)} in"
         f" init_process_group{words.at(arrivals.waiting[0].where)}.",
-        fix=_make_equal(case, len(case.ranks)),
+        fix=_make_equal(case, arrivals.waiting[0]),
         culprits=tuple(Culprit(rank, host=host_of(case)) for rank in absent[:64]),
         victims=tuple(waiting),
         evidence=tuple(_missing_evidence(case, arrivals, longest)),
@@ -54,9 +56,18 @@ def _by_whom(case: Case) -> str:
     return {"spawn": " by mp.spawn", "torchrun": " by torchrun"}.get(launcher_of(case), "")
 
 
-def _make_equal(case: Case, came: int) -> str:
+def _make_equal(case: Case, first: RankView) -> str:
+    came = len(case.ranks)
     if launcher_of(case) == "spawn":
         return f"mp.spawn(..., nprocs={case.size}), or init_process_group(..., world_size={came})"
+    size, by_launcher = given_size(case, first.where), launchers_size(first)
+    if size or by_launcher not in (None, case.size):
+        leave = ", or leave that argument out: then WORLD_SIZE counts" if size and by_launcher == came else ""
+        line = words.at(first.where) if size else ""
+        return (
+            f"give init_process_group{line} world_size={came}, as many processes are started, in place of"
+            f" {size or case.size}{leave}; or start {case.size}"
+        )
     return _BY_SRUN if _by_slurm(case) else ""
 
 
@@ -71,6 +82,8 @@ def _missing_evidence(case: Case, arrivals: Arrivals, longest: float) -> Iterabl
     if _by_slurm(case):
         yield f"the world size is Slurm's number of tasks, SLURM_NTASKS={case.size}"
     yield f"the world size is {case.size}, and there are processes for {len(case.ranks)} ranks: {here}"
+    if told := size_sentence(case, arrivals.waiting[0]):
+        yield told
     sizes = {view.reading.identity.world_size for view in case if view.reading is not None}
     if len(sizes - {None}) > 1:
         yield f"the ranks do not agree about WORLD_SIZE: {words.listed(str(size) for size in sorted(sizes - {None}))}"  # type: ignore[type-var]

@@ -149,7 +149,7 @@ def _witnesses(
     known = inside and lone.rank in case.blocked and not _by_a_package(case.blocked[lone.rank].call)
     unshared = known and not sites.shared(lone.rank, others)
     if unshared and not any(witness.kind is Kind.PLACE for witness in heard):
-        by = f" from {words.place(caller)}" if caller is not None else ""
+        by = f" {_by(lone)} {words.place(caller)}" if caller is not None else ""
         line = package_line(case, lone.rank) if caller is None else None
         place = sites.now(lone.rank)  # of the others some may have called another operation there
         line = line or (sites.below(lone.rank, place) if place is not None else None)
@@ -164,6 +164,11 @@ def _witnesses(
             Witness(Kind.PLACE, f"{at_end} in which {case.name(alone)} still {words.verb(len(alone), 'is', 'are')}")
         )
     return tuple(heard)
+
+
+def _by(view: RankView) -> str:
+    """A destructor runs at any line, from which no line of the source calls it."""
+    return "as `__del__` ran at" if Within.DESTRUCTOR in view.now.within else "from"
 
 
 def _by_a_package(call: Collective | None) -> bool:

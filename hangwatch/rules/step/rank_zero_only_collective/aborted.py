@@ -34,7 +34,7 @@ from hangwatch.rules.finding import Finding
 from hangwatch.rules.step.rank_zero_only_collective.witnesses import behind, call_on_every_rank, condition_of
 from hangwatch.rules.turns import equal_turns
 from hangwatch.stacks.activity import IN_DDPS_FORWARD, Within
-from hangwatch.stacks.frames import name_of
+from hangwatch.stacks.frames import name_of, of_origin
 
 
 def _known_sites(case: Case, besides: Iterable[Collective | None]) -> set[Site]:
@@ -97,12 +97,21 @@ def _at_a_new_place(case: Case, lasts: dict[int, Last]) -> Finding | None:
         case,
         view,
         caller,
-        f"{words.ranks([view.rank], capital=True)} called {_called(last, caller, below)}{when}{behind(way)}; no rank"
-        " had ever called a collective from there, and the call was paired with another one of the other ranks.",
+        f"{words.ranks([view.rank], capital=True)} called {_called(last, caller, below)}{when}{behind(way)};"
+        f" {_elsewhere(last, known)}, and the call was paired with another one of the other ranks.",
         f"no rank has an earlier collective from {line} on its board",
         *_ahead(case, passed),
         fix=call_on_every_rank(way),
     )
+
+
+def _elsewhere(last: Last, known: set[Site]) -> str:
+    """A destructor runs at any line: that it never ran at this one says nothing of the call."""
+    inner = {site.lines[0] for site in known if site.lines}
+    runs_anywhere = any(name_of(frame.function) == "__del__" for frame in of_origin(last.frames, "user"))
+    if runs_anywhere and last.site.lines and last.site.lines[0] in inner:
+        return "`__del__`, which makes it, had not run at that point on any rank"
+    return "no rank had ever called a collective from there"
 
 
 def _is_alone(rank: int, lasts: dict[int, Last]) -> bool:

@@ -21,6 +21,7 @@ from hangwatch.facts.processes.own_locks import own_locks
 from hangwatch.facts.processes.pipes import awaits_its_own_input
 from hangwatch.facts.processes.polled import looks_for, namesake, polled
 from hangwatch.facts.processes.pools import taken_pool
+from hangwatch.facts.processes.tasks import task_evidence
 from hangwatch.facts.rank_end import error_at
 from hangwatch.model import Certainty, Status
 from hangwatch.ranks.view import RankView
@@ -244,6 +245,7 @@ def _for_the_ended(stuck: list[RankView]) -> str:
 def _evidence(case: Case, view: RankView) -> list[str]:
     found = [f"rank {view.rank} stands at {words.place(view.where)} and is in no collective"]
     found += filter(None, (looks_for(view),))
+    found += task_evidence(view)
     ended = _children_ended(view)
     found += [sentence for sentence, failed in ended if failed]  # what it waits for may have been lost with them
     if view.cpu is not None:

@@ -16,6 +16,7 @@ from hangwatch.facts.processes.own_code import (
 from hangwatch.facts.processes.own_locks import own_locks
 from hangwatch.facts.processes.pools import idle_event_loop, taken_pool, waits_for_a_result
 from hangwatch.facts.processes.sleep import sleeps_long
+from hangwatch.facts.processes.tasks import never_given_back
 from hangwatch.model import ProcessFacts
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing
@@ -76,8 +77,8 @@ def advice(view: RankView, threads: list[str]) -> str:
         return (
             "let no task wait for a task of its own pool: give the inner ones a pool of theirs, or call them directly"
         )
-    if waits_for_a_result(view):
-        return _OF_A_TASK if idle_event_loop(view) else _OF_A_RESULT
+    if waits_for_a_result(view) or (view.now.doing is Doing.EVENTS and never_given_back(view)):
+        return _OF_A_TASK if idle_event_loop(view) or never_given_back(view) else _OF_A_RESULT
     if waits_for_tasks(view):
         return "call task_done() for each item that was taken, also after an error: in a finally block"
     return _of_a_peer(view) or _of_a_loop(view) or _of_a_lock(view, threads) or _BY_WAIT.get(view.now.doing, "")

@@ -69,6 +69,13 @@ def test_the_key_and_the_only_rank_that_sets_it_are_told() -> None:
     assert "train.py:15" in verdict.fix
 
 
+def test_a_further_condition_on_the_way_is_told_at_once() -> None:
+    ready = Condition(Frame(SCRIPT, 12, "publish"), "if ready", "value")
+    setter = replace(SETTER, conditions=(*SETTER.conditions, ready))
+    verdict = judged(first(), replace(KEY, setters=(setter,))).verdict
+    assert "only rank 0 sets it (train.py:14), under `if ready`, and is on a later line" in verdict.summary
+
+
 @pytest.mark.parametrize(("begins", "later"), [(Frame(SCRIPT, 41, MAIN), True), (Frame(SCRIPT, 30, MAIN), False)])
 def test_a_loop_that_leads_back_to_the_line_leaves_it_ahead(begins: Frame, later: bool) -> None:
     verdict = judged(first(loop=LoopFacts(begins))).verdict
