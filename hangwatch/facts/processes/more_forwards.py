@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.processes.process_end import ended_before_others
 from hangwatch.model import Progress
+from hangwatch.ranks.own_steps import steps_are_forwards
 from hangwatch.ranks.view import RankView
 
 
@@ -42,7 +43,7 @@ def more_forwards(case: Case) -> MoreForwards | None:
 
 def _counts(view: RankView) -> tuple[int, int]:
     made = _progress(view)
-    return (made.forwards, made.optimizer_steps) if made is not None else (0, 0)
+    return (made.step + 1, made.optimizer_steps) if made is not None else (0, 0)
 
 
 def _extra(view: RankView, usual: int, updates: int) -> int:
@@ -50,8 +51,9 @@ def _extra(view: RankView, usual: int, updates: int) -> int:
     made = _progress(view)
     if made is None or made.optimizer_steps >= updates:
         return 0
-    return made.forwards - usual * (made.optimizer_steps + 1)
+    return made.step + 1 - usual * (made.optimizer_steps + 1)
 
 
 def _progress(view: RankView) -> Progress | None:
-    return view.reading.progress if view.reading is not None else None
+    """The counters of a rank whose steps are its training forwards: those of an evaluation call nothing."""
+    return view.reading.progress if view.reading is not None and steps_are_forwards(view) else None

@@ -20,10 +20,10 @@ def repeated_until_the_end(case: Case) -> Finding | None:
     first = case.ranks[found.ranks[0]]
     loop = first.now.loop if first.now.loop is not None and first.now.loop.outer and decides(first.now.loop) else None
     extra, made = found.extra[first.rank], first.reading.progress if first.reading is not None else None
-    passes = words.plural(extra, "forward pass")
-    needed = words.plural(found.usual * found.updates, "forward pass")
+    passes = words.plural(extra, "training forward")
+    needed = words.plural(found.usual * found.updates, "training forward")
     by = f", in the loop at {words.place(loop.where)}, {which_ends(loop)}" if loop is not None else ""
-    counts = f"{made.forwards:,} for {made.optimizer_steps:,} updates and the one that it is in" if made else ""
+    counts = f"{made.step + 1:,} for {made.optimizer_steps:,} updates and the one that it is in" if made else ""
     who, ended = case.name(found.ranks, capital=True), case.name(found.ended)
     return Finding(
         "rank-local-decision",
@@ -35,7 +35,7 @@ def repeated_until_the_end(case: Case) -> Finding | None:
         victims=(),
         step=case.furthest_step(found.ranks),
         evidence=(
-            f"rank {first.rank} made {counts}",
+            f"rank {first.rank} has begun {counts}",
             f"{ended} made {needed} for {words.plural(found.updates, 'update')}, and ended as they should",
         ),
         status=Status.FAILED,
