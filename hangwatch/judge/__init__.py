@@ -122,9 +122,9 @@ def worth_confirming(snapshot: Snapshot) -> list[tuple[int, int]]:
 
     One of each stack that would matter.
     """
-    case = Case(snapshot)
-    if any(view.evidence.moved for view in case):
+    if any(rank.moved for rank in snapshot.ranks):
         return []
+    case = Case(snapshot)
     nccl = any(head.uses_nccl for rank in snapshot.ranks for head in rank.collectives.heads)
     on_device = device_waits.worth_confirming(list(case), case.ledger) if nccl else []
     found = {view.rank: view for view in (*on_device, *remote_calls.may_ask(case))}

@@ -1,4 +1,4 @@
-"""A rank that ended its program as it should, ahead of a peer that failed for want of its messages.
+"""A rank that ended its program as it should, steps ahead of a peer that failed for want of its messages.
 
 It has not left the loop early: it has done what it did of steps that its peer is still in. That it made fewer messages
 with all its peers than that peer alone counts with it shows that it had left some out before.
@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.processes.process_end import ended_before_others
 from hangwatch.model import Collective
-
-WENT_ON = 10  # calls behind the one in which a peer waited: a rank that ends has a few left, as for a last exchange
 
 
 @dataclass(frozen=True)
@@ -51,31 +49,3 @@ def ended_ahead(case: Case) -> EndedAhead | None:
             if mine and mine[-1].seq < counted:  # messages are numbered in their group, whatever the peer
                 return EndedAhead(ended[0], peer, tuple(failed), step, mine[-1].seq, counted, mine[-1])
     return None
-
-
-@dataclass(frozen=True)
-class EndedUnanswered:
-    """`rank` ended without the send for which `waiting` stood in `receive`; behind that it made `after` more calls."""
-
-    rank: int
-    waiting: int
-    receive: Collective
-    after: int
-
-
-@once
-def ended_unanswered(case: Case) -> EndedUnanswered | None:
-    """The one rank that went on for so long; None where none did, or several, or where clocks may differ."""
-    ended, failed = ended_before_others(case) or ([], [])
-    found = {each.rank: each for rank in failed if (each := _unanswered(case, rank, ended)) is not None}
-    return next(iter(found.values())) if len(found) == 1 else None
-
-
-def _unanswered(case: Case, rank: int, ended: Sequence[int]) -> EndedUnanswered | None:
-    last = next(reversed(case.ranks[rank].evidence.board_calls), None)
-    if last is None or not last.op.endswith("recv") or last.peer is None or last.peer not in ended or not last.at:
-        return None
-    peer, then = case.ranks[last.peer], last.at
-    after = sum(call.at is not None and call.at > then for call in peer.evidence.board_calls)
-    near = peer.evidence.host == case.ranks[rank].evidence.host
-    return EndedUnanswered(last.peer, rank, last, after) if near and after >= WENT_ON else None

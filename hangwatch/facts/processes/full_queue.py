@@ -40,7 +40,7 @@ class FullQueue:
 
 def waits_for_room(view: RankView) -> bool:
     """Its main thread stands in the `put` of a queue that has no room: of processes, or of threads."""
-    main = next((stack for stack in view.evidence.stacks if stack.main), None)
+    main = main_thread_of(view.evidence.stacks)
     inner = list(takewhile(lambda frame: origin(frame.file) != "user", python_of(main))) if main is not None else []
     names = [(name_of(frame.function), frame.file) for frame in inner[:2]]
     among_processes = _is_put(names[:1], _OF_PROCESSES)  # its own lock is taken further in
@@ -67,7 +67,7 @@ def full_queue(case: Case, stuck: list[RankView]) -> FullQueue | None:
 
 
 def _in_a_queue_of_processes(view: RankView) -> bool:
-    main = next((stack for stack in view.evidence.stacks if stack.main), None)
+    main = main_thread_of(view.evidence.stacks)
     inner = python_of(main)[:1] if main is not None else ()
     return waits_for_room(view) and any(_OF_PROCESSES.search(frame.file) for frame in inner)
 

@@ -6,7 +6,7 @@ call, or the calls of one number come in unlike steps of the ranks: by a clock, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -21,13 +21,13 @@ from hangwatch.ranks.ledger import is_numbered
 
 @dataclass(frozen=True)
 class LeftUntilTheEnd:
-    """`rank` never made `call`, which each of the `failed` that are members made from a place where it had called, too.
+    """`ranks` never made `call`, which `caller`, one of the `failed`, made from a place where they had called, too.
 
-    `since` is the step of its last call there, `end` that in which it ended, and `usual` the most steps from one of its
-    calls there to the next. `times` is how often it called from there in one step.
+    Of the first of them `since` is the step of its last call there, `end` that in which it ended, `usual` the most
+    steps from one of its calls there to the next, and `times` how often it called from there in one step.
     """
 
-    rank: int
+    ranks: tuple[int, ...]
     failed: tuple[int, ...]
     call: Collective
     caller: int
@@ -69,9 +69,10 @@ def in_unlike_steps(case: Case) -> UnlikeSteps | None:
     if any(call is None or call.step is None or site(call) != place for call in before.values()):
         return None
     steps = {rank: call.step for rank, call in before.items() if call is not None and call.step is not None}
-    made = [call.step for call in case.ranks[failed[0]].evidence.board_calls if site(call) == place]
+    made = Counter(call.step for call in case.ranks[failed[0]].evidence.board_calls if site(call) == place)
     unlike = max(steps.values()) - min(steps.values()) > 1
-    return UnlikeSteps((*ended,), (*failed,), first, failed[0], place, steps, made.count(made[0])) if unlike else None
+    times = max(made.values())
+    return UnlikeSteps((*ended,), (*failed,), first, failed[0], place, steps, times) if unlike else None
 
 
 def _last_numbered(case: Case, rank: int) -> Collective | None:
@@ -86,24 +87,22 @@ def _of_number(case: Case, rank: int, group: str, number: int) -> Collective | N
 
 @once
 def left_until_the_end(case: Case) -> LeftUntilTheEnd | None:
-    """The first such rank; None where one of the ranks that ended shows no such turns."""
+    """None where one of the ranks that ended shows no such turns, or another call lacks than of the others."""
     ended, failed = ended_before_others(case) or ([], [])
-    if not ended or len(ended) + len(failed) < case.size:
+    if len(ended) + len(failed) < case.size:
         return None
-    found = [_of(case, rank, failed) for rank in ended]
-    return found[0] if all(found) else None
-
-
-def _of(case: Case, rank: int, failed: Sequence[int]) -> LeftUntilTheEnd | None:
     for other in failed:
         last = _last_numbered(case, other)
         place = site(last) if last is not None else None
-        if last is not None and place is not None and (found := _without(case, rank, other, last, place)) is not None:
-            return LeftUntilTheEnd(rank, tuple(failed), last, other, place, *found)
+        if last is None or place is None:
+            continue
+        found = [_without(case, rank, last, place) for rank in ended]
+        if None not in found and found[0] is not None:
+            return LeftUntilTheEnd((*ended,), (*failed,), last, other, place, *found[0])
     return None
 
 
-def _without(case: Case, rank: int, other: int, last: Collective, place: Site) -> tuple[int, int, int, int] | None:
+def _without(case: Case, rank: int, last: Collective, place: Site) -> tuple[int, int, int, int] | None:
     """(since, end, usual, times) of a rank that has made turns enough for several such calls since its last one."""
     mine = [call for call in case.ranks[rank].evidence.board_calls if call.group == last.group and is_numbered(call)]
     steps = [call.step for call in mine if site(call) == place and call.step is not None]
@@ -112,5 +111,5 @@ def _without(case: Case, rank: int, other: int, last: Collective, place: Site) -
     if len(gaps) < HABIT or end is None or mine[-1].seq >= last.seq:
         return None
     usual = max(gaps)
-    times = max(steps.count(step) for step in steps)
+    times = max(Counter(steps).values())
     return (steps[-1], end, usual, times) if end - steps[-1] > HABIT * usual else None

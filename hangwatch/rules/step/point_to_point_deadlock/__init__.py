@@ -25,6 +25,8 @@ from hangwatch.rules.circular import COUNT_ALIKE, circular
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
 
+ANSWER_EACH = "answer each request on every path through the loop, with an error where there is nothing else to say"
+
 
 def point_to_point_deadlock(case: Case) -> Finding | None:
     """A rank left its habit of sends and receives, for which a peer waits; or ranks wait in a circle."""
@@ -98,7 +100,7 @@ def _without_answer(case: Case) -> Finding | None:
         case.weigh(witnesses),
         f"{rank} took a request of {peer} and went on without the {answer} to it{words.at(line)}, which had always"
         f" followed{skip_path(ways)}.",
-        fix="answer each request on every path through the loop, with an error where there is nothing else to say",
+        fix=ANSWER_EACH,
         culprits=(case.ranks[found.rank].culprit(the_only(ways) or line),),
         victims=tuple(sorted(set(case.blocked) - {found.rank})),
         step=case.ranks[found.rank].step,

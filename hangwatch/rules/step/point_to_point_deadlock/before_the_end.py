@@ -6,10 +6,12 @@ from hangwatch import words
 from hangwatch.facts.calls.last_calls import brought_down
 from hangwatch.facts.calls.skip_paths import evidence_of, skip_path, the_only
 from hangwatch.facts.case import Case
+from hangwatch.facts.messages.ended_unanswered import ended_unanswered
 from hangwatch.facts.messages.ways_past import past_its_sends, past_message
-from hangwatch.facts.processes.ended_ahead import ended_ahead, ended_unanswered
+from hangwatch.facts.processes.ended_ahead import ended_ahead
 from hangwatch.model import Certainty, Status, StepName
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.step.point_to_point_deadlock import ANSWER_EACH
 from hangwatch.stacks.frames import user_frame
 
 
@@ -51,8 +53,7 @@ def ended_without_an_answer(case: Case) -> Finding | None:
         Certainty.LIKELY,
         f"{words.capital(rank)} left out a send{words.at(usual)} to {peer}{skip_path(ways)}, which waited for"
         f" it{words.at(where)}; {rank} made {found.after:,} more calls, and {peer} failed when it had ended.",
-        fix="answer each request on every path through the loop, with an error where there is nothing else to say, and"
-        " keep what ends the exchange with a rank apart from its data",
+        fix=ANSWER_EACH,
         culprits=case.culprits([found.rank], the_only(ways) or usual),
         victims=(found.waiting,),
         evidence=(

@@ -18,28 +18,29 @@ def skipped_until_its_end(case: Case) -> Finding | None:
     if found is None:
         return None
     ways = ways_past(case, found.place, found.times)
-    who, others = words.ranks([found.rank]), case.name(found.failed)
+    who, others, first = case.name(found.ranks), case.name(found.failed), words.ranks(found.ranks[:1])
+    its = words.verb(len(found.ranks), "its", "their")
     name = sites_of(case).named(found.caller, found.place)
     line = Frame(*found.place.lines[0], "")
     call = f"number {found.call.seq} of group {found.call.group}"
     return Finding(
         "skipped-collective",
         Certainty.LIKELY,
-        f"{words.capital(who)} skipped {name} from step {found.since + 1} on{skip_path(ways)}, and had ended its"
+        f"{words.capital(who)} skipped {name} from step {found.since + 1} on{skip_path(ways)}, and had ended {its}"
         f" program when {others} came to {call}, or failed in it.",
         fix="let all ranks decide alike whether to make that call: by a count of steps, or by a value that is reduced"
         " first (all_reduce of the condition)",
-        culprits=case.culprits([found.rank], the_only(ways) or line),
+        culprits=case.culprits(found.ranks, the_only(ways) or line),
         victims=found.failed,
         step=StepName(None, None, found.since + 1),
         evidence=(
-            f"the last call of {who} from there was in its step {found.since}, and it ended in step {found.end}",
+            f"the last call of {first} from there was in its step {found.since}, and it ended in step {found.end}",
             f"{words.ranks([found.caller])} made {call}, and {who} never did",
             *evidence_of(ways),
         ),
         witnesses=(
             Witness(
-                Kind.HABIT, f"before, {who} had never made more than {words.plural(found.usual, 'step')} without it"
+                Kind.HABIT, f"before, {first} had never made more than {words.plural(found.usual, 'step')} without it"
             ),
         ),
         status=Status.FAILED,

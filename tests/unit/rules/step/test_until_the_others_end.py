@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hangwatch.model import Collective, Frame, Judgement, Progress, RankEvidence
+from hangwatch.model import Collective, Frame, Judgement, Progress, RankEvidence, Verdict
 from tests.unit.job import NOW, SCRIPT, gone, judge
 from tests.unit.rules.step.endings import DDP, failed
 
@@ -41,12 +41,16 @@ def test_forwards_of_an_evaluation_call_nothing() -> None:
 # ------------------------------------------------------------------------------------------ messages
 
 
-def messages(number: int, op: str, peer: int, times: list[float]) -> tuple[Collective, ...]:
-    frames = (Frame(SCRIPT, 20 + number, "main"),)
-    return tuple(
-        Collective("0", at, op, ((4,),), ("float32",), peer=peer, frames=frames, at=time)
-        for at, time in enumerate(times, 1)
-    )
+def message(number: int, op: str, peer: int, time: float) -> Collective:
+    line = 20 + number if op == "send" else 30 + number
+    frames = (Frame(SCRIPT, line, "main"),)
+    return Collective("0", 1, op, ((4,),), ("float32",), peer=peer, frames=frames, at=time)
+
+
+def asks(times: int, last: str = "recv") -> tuple[Collective, ...]:
+    """Rank 0 sends a request and takes the answer, again and again; `last` comes behind its last request."""
+    turns = [message(0, op, 1, NOW - 60 + turn) for turn in range(times) for op in ("send", "recv")]
+    return (*turns, *([message(0, "send", 1, NOW - 31)] if last == "recv" else []), message(0, "recv", 1, NOW - 30))
 
 
 def with_calls(entry: RankEvidence, calls: tuple[Collective, ...]) -> RankEvidence:
@@ -54,13 +58,20 @@ def with_calls(entry: RankEvidence, calls: tuple[Collective, ...]) -> RankEviden
     return replace(entry, reading=replace(entry.reading, calls=calls))
 
 
-@pytest.mark.parametrize(("more", "cause"), [(12, "point-to-point-deadlock"), (2, "exit-destroy-asymmetric")])
-def test_a_rank_that_went_on_for_long_without_an_answer_had_left_it_out(more: int, cause: str) -> None:
-    waiting = with_calls(failed(0, (DDP, 1, "recv")), messages(0, "recv", 1, [NOW - 40, NOW - 30]))
-    server = with_calls(gone(1, 0), messages(1, "send", 2, [NOW - 35, *(NOW - 29 + each for each in range(more))]))
+def told(calls: tuple[Collective, ...], more: int) -> Verdict:
+    """Rank 1, which serves ranks 0 and 2, makes so many calls after rank 0 has come to its last receive."""
+    waiting = with_calls(failed(0, (DDP, 1, "recv")), calls)
+    server = with_calls(gone(1, 0), tuple(message(1, "send", 2, NOW - 29 + each) for each in range(more)))
     ended = [with_progress(entry, step=-1) for entry in (server, gone(2, 0))]
-    verdict = judge(waiting, *ended, world_size=3).verdict
-    assert verdict.cause == cause, verdict.summary
-    if more > 10:
-        assert verdict.summary.startswith("Rank 1 left out a send (train.py:21) to rank 0, which waited for it")
-        assert [who.rank for who in verdict.culprits] == [1]
+    return judge(waiting, *ended, world_size=3).verdict
+
+
+def test_a_rank_that_went_on_for_long_without_an_answer_had_left_it_out() -> None:
+    verdict = told(asks(8), 12)
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("point-to-point-deadlock", [1])
+    assert verdict.summary.startswith("Rank 1 left out a send (train.py:21) to rank 0, which waited for it")
+
+
+@pytest.mark.parametrize(("calls", "more"), [(asks(8), 2), (asks(8, last="once more"), 12), (asks(2), 12)])
+def test_a_receive_that_is_no_habit_or_just_came_blames_no_sender(calls: tuple[Collective, ...], more: int) -> None:
+    assert told(calls, more).cause != "point-to-point-deadlock"
