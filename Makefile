@@ -46,7 +46,7 @@ test: env page apt ## all tests with coverage; fails below the fail_under of pyp
 	$(PYTEST) $(SHARED) --numprocesses=$$(($$(nproc) + 1)) --maxprocesses=4 --dist=worksteal --junit-xml=$(BUILD)/junit/shared.xml || failed=1; \
 	$(PYTEST) $(addprefix --ignore=,$(SHARED)) --numprocesses=3 --dist=loadfile --junit-xml=$(BUILD)/junit/jobs.xml || failed=1; \
 	exit $$failed
-	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage combine
 	@$(BIN)/coverage report
 
 gallery: env page apt ## (part) every script of the gallery and its look-alike under watch; long

@@ -14,6 +14,7 @@ from collections.abc import Generator
 
 import psutil
 import pytest
+from coverage import Coverage
 from hypothesis import HealthCheck, settings
 
 from tests.tracing import untraced
@@ -38,12 +39,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish() -> None:
-    """Kills the processes that tests have left behind: the reader of the output would wait until the last one ends.
+    """Saves what was measured, and kills what tests have left behind.
 
-    Only in the processes that run tests: these are the children of the process that distributes them. The resource
-    tracker of multiprocessing ends with its parent.
+    Only in the processes that run tests, the children of the process that distributes them. That one waits without a
+    limit until this is done, but kills who has not ended 10 s later; and the reader of its output would wait until the
+    last process ends. The resource tracker of multiprocessing ends with its parent.
     """
     if "PYTEST_XDIST_WORKER" in os.environ:
+        if (measured := Coverage.current()) is not None:
+            measured.save()
         for process in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 command = " ".join(process.cmdline())
