@@ -45,7 +45,8 @@ class Settings:
     stall_after: float = _knob(
         120.0,
         "without proof: how long a rank may stand still (first step, evaluation, checkpoint: 5 times this);"
-        " 60 s at most where a fact keeps it from going on, such as a read from a pipe or a lock",
+        " 60 s at most where a fact keeps it from going on, such as a read from a pipe or a lock,"
+        " and 10 s where all ranks, on one machine, wait in calls of each other",
         minimum=0.1,
     )
     start_after: float = _knob(

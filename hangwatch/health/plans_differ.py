@@ -14,6 +14,7 @@ OF_MODELS = {
     "parameters": "the models' parameters differ in number, order, shape or requires_grad",
     "find_unused_parameters": "find_unused_parameters differs",
     "static_graph": "static_graph differs",
+    "comm_hook": "the communication hook of DDP differs",
 }
 
 

@@ -45,6 +45,7 @@ from hangwatch.rules.step.collective_mismatch.two_roles import counted_otherwise
 from hangwatch.rules.step.collective_mismatch.uneven_exchange import aborted_by_its_splits, aborted_in_an_exchange
 from hangwatch.rules.step.collective_mismatch.unlike_broadcast import aborted_in_a_broadcast
 from hangwatch.rules.step.collective_mismatch.unlike_models import unlike_models
+from hangwatch.rules.step.collective_mismatch.unlike_settings import unlike_settings
 from hangwatch.rules.step.compile_skew import compile_skew
 from hangwatch.rules.step.concurrent_collectives import mispaired_with_the_main_thread
 from hangwatch.rules.step.data_dependent_graph import ended_without_gradients
@@ -120,6 +121,7 @@ ORDER: tuple[Rule, ...] = (
     file_descriptors_exhausted,
     loader_worker_died,
     loader_worker_frozen,
+    unlike_settings,
     caught_in_its_backward,
     ended_without_gradients,
     outside_of_join,

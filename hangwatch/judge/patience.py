@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 from hangwatch import words
-from hangwatch.facts.calls.mismatches import mispaired_ranks
-from hangwatch.facts.case import Case
 from hangwatch.facts.processes.child import (
     CHILD_IDLE_CPU_S,
     WAIT_CALLS,
@@ -28,12 +26,11 @@ from hangwatch.facts.processes.leaving import LONG_SLEEP_S, exits_by_stack
 from hangwatch.facts.processes.locks import KERNEL_CALLS, held_lock, holds, lock_name
 from hangwatch.facts.processes.own_locks import own_locks
 from hangwatch.facts.processes.polled import left_over, on_shared, polled
-from hangwatch.facts.processes.remote_calls import no_call_is_left
 from hangwatch.facts.processes.sleep import sleeps_long, waits_at_most
 from hangwatch.facts.processes.store_waits import awaits_key, store_ports, waits_for_key
 from hangwatch.judge.naps import naps_in
+from hangwatch.judge.waiting_together import in_remote_calls, waiting_together
 from hangwatch.model import OpenFile, Phase, ProcessFacts, Reading, Snapshot, ThreadStack
-from hangwatch.proof.waits import ASLEEP, Blocked
 from hangwatch.ranks.processes import computes
 from hangwatch.ranks.thread_stacks import runs_users_code
 from hangwatch.ranks.view import RankView
@@ -41,6 +38,7 @@ from hangwatch.ranks.views import views_of
 from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing, Within
 
 FACTS_S = 60.0  # the most patience where a fact stands
+NOTHING_COMES_S = 10.0  # and where what could still come would have come at once
 SET_UP_CALLS = 8  # collectives that DDP makes of a model's shapes, parameters and buffers
 FROM_OUTSIDE = 2.0  # times its patience for what comes from outside of the job, and may be late
 WORKS_OFF = 5.0  # in a loop that ends by itself: it may be slow, as a rank is that computes
@@ -86,10 +84,9 @@ def held(snapshot: Snapshot) -> dict[int, str]:
         for view in living
         if found[view.rank] and not (_is_in_others_hands(view, snapshot) or _by_a_rank(view, living, found))
     }
-    if remote := _in_remote_calls(snapshot, living):
+    if remote := in_remote_calls(snapshot, living):
         return remote | facts
-    others = (_in_a_meeting, _mispaired, _for_each_other)
-    return facts or next((held for fact in others if (held := fact(snapshot, living))), {})
+    return facts or waiting_together(snapshot, living)
 
 
 def _is_in_others_hands(view: RankView, snapshot: Snapshot) -> bool:
@@ -155,56 +152,6 @@ def _by_a_rank(view: RankView, living: Sequence[RankView], found: Mapping[int, s
         return False
     holder = next((other for other in living if other.rank == lock.owner.rank), None)
     return holder is not None and not found[holder.rank] and holder.now.doing not in _NOT_ITS_OWN
-
-
-def _in_a_meeting(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int, str]:
-    """Ranks wait for all workers by other means than a group, and all other ranks surely for calls of ranks."""
-    meet = [view.rank for view in living if view.now.doing is Doing.MEETING and view.steady]
-    complete = len(living) == (snapshot.job.world_size or len(living))
-    if not complete or not 0 < len(meet) < len(living):
-        return {}
-    blocked = Case(snapshot).blocked
-    others = (blocked.get(view.rank) for view in living if view.rank not in meet)
-    if not all(entry is not None and entry.certain for entry in others):
-        return {}  # a backward may compute
-    return dict.fromkeys(meet, "waits for all workers, others of which wait in collectives")
-
-
-def _in_remote_calls(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int, str]:
-    """Ranks wait for answers (torch's RPC), and what should give them waits, too."""
-    complete = 1 < (snapshot.job.world_size or 0) <= len(living)
-    waits = "waits in a call of another rank, and what answers it waits, too"
-    return {view.rank: waits for view in living} if complete and no_call_is_left(living) else {}
-
-
-def _mispaired(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int, str]:
-    """All ranks wait in collectives, and calls of one number differ: no backend makes one call of them."""
-    if len(living) < 2 or not all(view.now.doing in COLLECTIVE_WAITS and view.steady for view in living):
-        return {}
-    return dict.fromkeys(mispaired_ranks(Case(snapshot)), "waits in a call that is paired with another one")
-
-
-def _for_each_other(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int, str]:
-    """All ranks stand in calls on the host, one of them surely for ranks that stand in others.
-
-    Nothing is on its way: they are on one machine, and no other thread of theirs communicates. What a call needs that
-    may complete by itself, as that of a root, would be there.
-    """
-    complete = 1 < (snapshot.job.world_size or 0) <= len(living)
-    if not complete or len({view.evidence.host for view in living}) > 1:
-        return {}
-    if not all(view.now.in_collective and view.steady and not view.works for view in living):
-        return {}
-    case = Case(snapshot)
-    on_host = case.all_wait and all(map(_on_host, case.blocked.values()))
-    if not on_host or any(view.threads_that_may_communicate() for view in living):
-        return {}
-    sure = any(entry.certain for entry in case.blocked.values())
-    return dict.fromkeys(case.blocked, "waits for ranks all of which wait, too") if sure else {}
-
-
-def _on_host(entry: Blocked) -> bool:
-    return entry.group is not None and all(head.backend in ASLEEP for head in entry.group.heads.values())
 
 
 def resting(snapshot: Snapshot) -> frozenset[int]:

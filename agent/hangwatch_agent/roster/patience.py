@@ -7,9 +7,9 @@ from the start, and so is a rank that prints or writes something now and then, o
 Every incident that ended by itself doubles what follows. Of a sleep the end is waited for, once.
 
 All that is for guesses. Where a fact keeps a rank from going on by itself (`hangwatch.judge.patience`), patience is a
-minute at most, in every stage. Where the ranks only sleep and wait for each other, no stage is a reason for more than
-`stall_after`, but their pace is. Of a rank whose stack is in Python's exit the training is over, whatever its board
-says.
+minute at most, in every stage; ten seconds, where nothing can be on its way to any rank. Where the ranks only sleep
+and wait for each other, no stage is a reason for more than `stall_after`, but their pace is. Of a rank whose stack is
+in Python's exit the training is over, whatever its board says.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from hangwatch.facts.processes.sleep import sleeps_long
 from hangwatch.judge.naps import asking_the_store
 from hangwatch.judge.patience import (
     FACTS_S,
+    NOTHING_COMES_S,
     ends_after,
     exiting,
     held,
@@ -29,6 +30,7 @@ from hangwatch.judge.patience import (
     resting,
     shortened,
 )
+from hangwatch.judge.waiting_together import nothing_is_on_its_way
 from hangwatch.model import Frame, Phase, ProcessEvidence, RankEvidence, Snapshot
 from hangwatch.ranks.view import RankView
 from hangwatch.settings import Settings
@@ -125,9 +127,10 @@ class Holds:
         rank_states = tuple(rank_states)
         writing = {each.rank for each in rank_states if writes(each, settings)} - asking_the_store(snapshot)
         pace_s = SLOW_STEPS * max((each.slowest_s for each in rank_states), default=0.0)
+        facts_s = NOTHING_COMES_S if facts and nothing_is_on_its_way(snapshot) else FACTS_S
         return {
             **dict.fromkeys(resting(snapshot) - writing, max(settings.stall_after, pace_s)),
-            **dict.fromkeys(facts, min(settings.stall_after, FACTS_S)),
+            **dict.fromkeys(facts, min(settings.stall_after, facts_s)),
             **dict.fromkeys(exiting(snapshot), settings.linger_after),
         }
 

@@ -120,8 +120,13 @@ class LookLog:
             incidents.say_once(
                 "log",
                 f"hangwatch: the job was ended after {duration(self._stood_s)} without progress, before this node had"
-                f" reported anything; {path} says what the watchdog saw",
+                f" reported anything{self._last_said()}; {path} says what the watchdog saw",
             )
+
+    def _last_said(self) -> str:
+        """What the last look came to, if it was judged."""
+        told = next((look for look in reversed(self.looks) if look.taken_at is not None and look.came_to), None)
+        return f"; its last look came to: {told.came_to.rstrip('.')}" if told is not None else ""
 
 
 def outcome(judgement: Judgement) -> str:

@@ -234,9 +234,12 @@ def _at_one_place(one: _Standing, other: _Standing) -> bool:
 
 
 def _made_in(case: Case, rank: int, at: _Standing) -> bool:
-    """`rank` has made that call in that step, in another group for example, and has gone on from it."""
-    step = at.view.step.step
-    return at.place in sites_of(case).in_step(rank, step)
+    """`rank` has made that call in that step, in another group for example, and has gone on from it.
+
+    Before the first step there is one time for it, and a call from there may be over for this rank.
+    """
+    step, sites = at.view.step.step, sites_of(case)
+    return at.place in (sites.before(rank) if step is None else sites.in_step(rank, step))
 
 
 def _gone_by(case: Case, mine: _Standing, other: _Standing) -> bool:

@@ -57,6 +57,8 @@ def _of_ranks(case: Case) -> Finding | None:
         evidence=tuple(_evidence(writers, reader, pids)),
         status=Status.HUNG if waits else None,
         awaited=tuple(ranks),
+        dead="the one reader of the full pipe waits for its writer" if waits else "",
+        held=tuple(ranks) if waits else (),
     )
 
 
@@ -82,6 +84,8 @@ def _of_children(case: Case) -> Finding | None:
         evidence=tuple(_evidence([child for _, child in found], None, (view.pid,) if view.pid else ())),
         status=Status.HUNG if sure else None,
         awaited=tuple(ranks),
+        dead="the one reader of the full pipe waits for its writer" if sure else "",
+        held=tuple(ranks) if sure else (),
     )
 
 

@@ -41,6 +41,10 @@ DIFFERENCES: list[tuple[str, Callable[[], tuple[Reading, Reading]]]] = [
         lambda: (planned(0), planned(1, plan={"find_unused_parameters": "True"})),
     ),
     (
+        "the communication hook of DDP differs: none on rank 0, fp16_compress_hook on rank 1",
+        lambda: (planned(0, plan={"comm_hook": ""}), planned(1, plan={"comm_hook": "fp16_compress_hook"})),
+    ),
+    (
         "The seed of the ranks' samplers differs",
         lambda: (planned(0, distributed(0, sampler_seed=1)), planned(1, distributed(1, sampler_seed=2))),
     ),

@@ -11,10 +11,7 @@ from hangwatch.facts.case import Case
 from hangwatch.judge.argument import patience
 from hangwatch.judge.patience import FROM_OUTSIDE, WORKS_OFF, held, outside_waits, resting, shortened
 from hangwatch.model import (
-    Collective,
-    Collectives,
     Frame,
-    GroupHead,
     LockFile,
     LockOwner,
     LoopFacts,
@@ -31,7 +28,6 @@ from tests.unit.job import (
     FETCHING,
     IDLE,
     IN_BACKWARD,
-    IN_BARRIER,
     IN_CODE,
     IN_NEW_GROUP,
     LIB,
@@ -302,65 +298,6 @@ def test_a_child_is_given_its_time_where_other_ranks_work_too() -> None:
     assert fact(waits_for(child(system_call="read", blocked_on=PIPE)), busy) == ""
 
 
-# ------------------------------------------------------------------------------------------ mispaired calls
-
-
-def in_broadcast(number: int, root: int, row: tuple[int, ...] | None = None, **parts: Any) -> RankEvidence:
-    """`row`: the members of the group, which is the default one where they are not given."""
-    group = "0" if row is None else str(row[0] + 1)
-    call = Collective(group, 11, "broadcast", ((4,),), ("float32",), peer=root, frames=IN_BROADCAST, at=1.0)
-    found = rank(number, IN_BROADCAST, issued=11, completed=10, **parts)
-    if row is not None:
-        heads = (GroupHead(group, row, "", "gloo", 11, 10),)
-        reading = replace(found.reading, heads=heads) if found.reading is not None else None
-        found = replace(found, reading=reading, collectives=Collectives(heads))
-    return replace(found, collectives=replace(found.collectives, recent=(call,), open_calls=(call,)))
-
-
-def test_calls_that_differ_under_one_number_are_a_fact_where_all_ranks_wait() -> None:
-    says = "waits in a call that is paired with another one"
-    assert held(snapshot(in_broadcast(0, 1), in_broadcast(1, 0))) == {0: says, 1: says}
-    assert held(snapshot(in_broadcast(0, 1), in_broadcast(1, 1))) == {}
-
-
-def test_calls_that_differ_in_each_row_of_a_grid_are_a_fact_for_all_its_ranks() -> None:
-    first, second = (0, 1), (2, 3)
-    ranks = [
-        in_broadcast(0, 1, first),
-        in_broadcast(1, 0, first),
-        in_broadcast(2, 3, second),
-        in_broadcast(3, 2, second),
-    ]
-    assert held(snapshot(*ranks)).keys() == {0, 1, 2, 3}
-
-
-def test_calls_that_differ_are_no_fact_while_a_rank_moves() -> None:
-    assert held(snapshot(in_broadcast(0, 1), in_broadcast(1, 0, evidence={"moved": True}))) == {}
-
-
-# ------------------------------------------------------------------------------------------ all wait for each other
-
-
-def test_a_root_among_ranks_that_all_wait_is_given_less_time() -> None:
-    """Rank 0 waits for rank 1 in a barrier that this has not made: it is in a broadcast, as its root."""
-    says = "waits for ranks all of which wait, too"
-    assert held(snapshot(rank(0, IN_BARRIER, issued=12, completed=11), in_broadcast(1, 1))) == {0: says, 1: says}
-
-
-@pytest.mark.parametrize("sign", ["moves", "elsewhere", "thread"])
-def test_what_may_still_come_is_given_its_time(sign: str) -> None:
-    """A counter moves, the other rank is on another machine, or a thread of it may communicate."""
-    uploads = ThreadStack(7, "uploader", IN_CODE)
-    changes: dict[str, dict[str, Any]] = {
-        "moves": {"evidence": {"moved": True}},
-        "elsewhere": {},
-        "thread": {"threads": (uploads,)},
-    }
-    waits, root = rank(0, IN_BARRIER, issued=12, completed=11), in_broadcast(1, 1, **changes[sign])
-    root = replace(root, host="node-b") if sign == "elsewhere" else root
-    assert held(snapshot(waits, root)) == {}
-
-
 # ------------------------------------------------------------------------------------------ a pool, and the store
 
 _POOL = (
@@ -424,34 +361,6 @@ def test_a_rank_that_asks_for_a_key_again_and_again_sets_none(asks_store: bool) 
     stacks = tuple(replace(stack, in_loop=True, loop=loop) for stack in polls.stacks)
     found = held(snapshot(one, replace(polls, stacks=stacks)))
     assert set(found) == ({0} if asks_store else set()), "a loop may end by itself, or ask for something else as well"
-
-
-# ------------------------------------------------------------------------------------------ meetings
-
-RAY = "/venv/lib/python3.11/site-packages/ray"
-IN_REPORT = frames(
-    (f"{RAY}/_private/worker.py", 1007, "get_objects"),
-    (f"{RAY}/train/v2/_internal/execution/context.py", 254, "TrainContext._sync_checkpoint_dir_name_across_ranks"),
-)
-
-
-def test_a_rank_that_waits_for_all_workers_while_another_one_waits_for_it_is_a_fact() -> None:
-    said = fact(stands(IN_REPORT), rank(1, frames((C10D, 2900, "all_reduce")), issued=11, completed=10), world_size=2)
-    assert said == "waits for all workers, others of which wait in collectives"
-
-
-@pytest.mark.parametrize(
-    "others",
-    [(rank(1, IN_REPORT, issued=10, completed=10),), (rank(1, IN_CODE, issued=10, completed=10),), (WAITING,), ()],
-    ids=["all have come", "one may come", "its backward may compute", "one is not seen"],
-)
-def test_workers_that_may_come_hold_nobody_in_a_meeting(others: tuple[RankEvidence, ...]) -> None:
-    assert held(snapshot(stands(IN_REPORT), *others, world_size=2)) == {}
-
-
-def test_no_proof_rests_on_a_meeting_for_its_answer_may_be_on_the_way() -> None:
-    case = Case(snapshot(stands(IN_REPORT), WAITING, world_size=2))
-    assert (case.blocked[0].op, case.blocked[0].certain, case.blocked[0].need) == ("report", False, None)
 
 
 # ------------------------------------------------------------------------------------------ in words

@@ -7,6 +7,7 @@ import pytest
 
 from hangwatch.model import (
     EPOCHS_KEPT,
+    Collective,
     Frame,
     LoaderFacts,
     LoopFacts,
@@ -298,3 +299,16 @@ def test_a_stack_in_python_s_exit_is_given_the_patience_of_the_exit() -> None:
     seen = holds.noted(job.snapshot(one, other), rank_states)
     assert next(rank for rank in seen.ranks if rank.rank == 1).patience_s == USUAL.linger_after
     assert [patience_with(each, USUAL) for each in holds.applied(rank_states)] == [600.0, USUAL.linger_after]
+
+
+@pytest.mark.parametrize(("host", "patience_s"), [("node-a", 10.0), ("node-b", 60.0)])
+def test_where_nothing_can_come_any_more_patience_is_ten_seconds(host: str, patience_s: float) -> None:
+    """GIVEN ranks that all wait, their calls mispaired WHEN they are on one machine, or may still hear of another."""
+    ranks = [job.rank(number, job.IN_BARRIER, pid=1000 + number, issued=11, completed=10) for number in (0, 1)]
+    for rank, op in zip(ranks, ("barrier", "all_reduce"), strict=True):
+        call = Collective("0", 11, op, ((4,),), ("float32",), frames=job.IN_BARRIER, at=1.0)
+        calls = replace(rank.collectives, recent=(call,), open_calls=(call,))
+        ranks[rank.rank] = replace(rank, collectives=calls, still_s=3.0)
+    ranks[0] = replace(ranks[0], host=host)
+    noted = Holds(USUAL).noted(job.snapshot(*ranks), first_epoch())
+    assert {each.patience_s for each in noted.ranks} == {patience_s}

@@ -98,7 +98,11 @@ class TestWhatAWatchdogKeeps:
         world.watchdog.close(130)
         assert "waiting, undetermined (undetermined): Waiting." in written(tmp_path)
         assert "rank 1 (pid" in written(tmp_path), "as they stood"
-        assert "ended after 20 s without progress, before this node had reported anything" in world.stream.getvalue()
+        said = world.stream.getvalue()
+        assert (
+            "ended after 20 s without progress, before this node had reported anything; its last look came to:" in said
+        )
+        assert "its last look came to: waiting, undetermined (undetermined): Waiting;" in said
 
     def test_with_the_last_look_also_where_that_fails(self, tmp_path: Path) -> None:
         world = World(tmp_path)

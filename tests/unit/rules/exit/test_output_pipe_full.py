@@ -9,6 +9,7 @@ import pytest
 from hangwatch.model import Certainty, Frame, OpenFile, Pipe, ProcessEvidence, RankEvidence, Socket, ThreadStack
 from tests.unit.job import (
     IDLE,
+    IN_BARRIER,
     IN_CODE,
     LIB,
     SCRIPT,
@@ -41,6 +42,19 @@ def test_a_launcher_that_waits_instead_of_reading() -> None:
     assert judgement.verdict.culprits[0].where == Frame(SCRIPT, 50, "main")
     assert "is stuck writing to standard output (train.py:50): the pipe is full" in judgement.verdict.summary
     assert judgement.verdict.victims == (0, 1)
+
+
+def test_the_hang_is_proven_where_all_others_wait_for_the_rank_that_writes() -> None:
+    in_barrier = rank(0, IN_BARRIER, issued=11, completed=10)
+    for writer, parts in (
+        (printing(still_s=3.0), {"launchers": (launcher(waits_for=101),), "node": READS}),
+        (asking(server()), {"node": UNREAD}),
+    ):
+        verdict = judge(in_barrier, writer, **parts).verdict
+        assert (verdict.hang, verdict.argument) == (
+            Certainty.PROVEN,
+            ("the one reader of the full pipe waits for its writer",),
+        )
 
 
 def test_a_launcher_that_waits_for_a_rank_that_waits_for_the_writer() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 
@@ -23,6 +24,7 @@ from hangwatch_agent.rank.hooks import ddp as ddp_hook
 from hangwatch_agent.rank.hooks.ddp import ForwardHook
 from hangwatch_agent.rank.hooks.lifecycle import LifecycleHook
 from hangwatch_agent.rank.hooks.optimizer import OptimizerHook
+from hangwatch_agent.rank.hooks.plan import of_model
 from tests.unit.agent.rank.hooks.conftest import Watched
 
 
@@ -300,6 +302,22 @@ def test_the_plan_of_a_model_is_told_at_its_first_forward(
         "True",
     )
     assert plan["parameters"].startswith("2, ")
+
+
+def test_the_plan_names_communication_hooks_and_runs_no_code_for_it(
+    watched: Watched, hook: ForwardHook, lone_group: None
+) -> None:
+    class Compressor:
+        """A hook that is no function: to ask for its name could run code of the program's."""
+
+        def __getattr__(self, name: str) -> object:
+            raise AssertionError(f"asked for {name}")
+
+    plain, model = DistributedDataParallel(nn.Linear(2, 3)), DistributedDataParallel(nn.Linear(2, 3))
+    assert of_model(plain)["comm_hook"] == ""
+    hooks: list[Any] = model._comm_hooks
+    hooks += [(fp16_compress_hook, None), (Compressor(), None)]
+    assert of_model(model)["comm_hook"] == "fp16_compress_hook, Compressor"
 
 
 def test_each_step_says_in_which_one_before_it_a_forward_was_not_to_be_synchronised(
