@@ -298,9 +298,17 @@ class Case:
         return tuple(rank for rank in self.blocked if rank not in blamed)
 
     def stalled(self, ranks: Iterable[int]) -> bool:
-        """Patience has run out for all of `ranks` of which anything is known (and for at least one)."""
+        """Patience has run out for all of `ranks` of which anything is known (and for at least one).
+
+        A rank that waits in a call needs none of its own, once that with all for whom it waits has run out.
+        """
         known = self.views(ranks)
-        return bool(known) and all(view.evidence.stalled for view in known)
+        return bool(known) and all(view.evidence.stalled or self._waits_for_stalled(view.rank) for view in known)
+
+    def _waits_for_stalled(self, rank: int) -> bool:
+        need = self.blocked[rank].need if rank in self.blocked else None
+        absent = need.absent if need is not None else ()
+        return 0 < len(absent) == sum(view.evidence.stalled for view in self.views(absent))
 
     def still(self, ranks: Iterable[int], least_s: float) -> bool:
         """One of `ranks` has not moved for `least_s` seconds, or its patience has run out."""

@@ -51,6 +51,7 @@ from hangwatch.rules.step.rank_local_decision.by_turns import (
     made_unlike_turns,
 )
 from hangwatch.rules.step.rank_local_decision.repeated import repeated_a_call, repeats_a_call
+from hangwatch.rules.step.rank_local_decision.tried_again import tried_its_step_again
 from hangwatch.rules.step.rank_zero_only_collective import rank_zero_only
 from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import mispaired_at_a_new_place
 from hangwatch.rules.step.rank_zero_only_collective.before_the_end import stayed_with_a_lone_call
@@ -63,6 +64,7 @@ from hangwatch.rules.step.skipped_collective.before_a_common_call import left_ou
 from hangwatch.rules.step.skipped_collective.before_a_message import left_out_before_a_message
 from hangwatch.rules.step.skipped_collective.by_a_meeting import went_by_a_meeting
 from hangwatch.rules.step.skipped_collective.by_a_rank_check import went_by_for_its_rank
+from hangwatch.rules.step.skipped_collective.by_a_turn_begun_anew import began_its_turn_anew
 from hangwatch.rules.step.skipped_collective.by_count import left_out_while_it_counted
 from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls, passed_a_call
 from hangwatch.rules.step.skipped_collective.in_another_loop import left_out_in_another_loop
@@ -90,6 +92,8 @@ HISTORIES: tuple[Rule, ...] = (
     turns_by_a_lock,
     mispaired_threads,
     issued_in_another_order,
+    tried_its_step_again,
+    began_its_turn_anew,
     repeats_a_call,
     repeated_in_the_backward,
     left_an_inner_loop,

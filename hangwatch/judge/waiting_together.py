@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from hangwatch.facts.calls.mismatches import mispaired_ranks
 from hangwatch.facts.case import Case
 from hangwatch.facts.processes.remote_calls import no_call_is_left
-from hangwatch.model import Snapshot
+from hangwatch.model import Snapshot, ThreadStack
 from hangwatch.proof.conditions import raises_by_itself
 from hangwatch.proof.waits import ASLEEP, Blocked
+from hangwatch.ranks.thread_stacks import python_of, stack_of, waits_for_a_lock
 from hangwatch.ranks.view import RankView
 from hangwatch.ranks.views import views_of
-from hangwatch.stacks.activity import COLLECTIVE_WAITS, Doing
+from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing
 
 
 def waiting_together(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int, str]:
@@ -52,14 +53,14 @@ def _mispaired(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int, str]
 
 
 def _for_each_other(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int, str]:
-    """Nothing is on its way between the ranks, and one of them surely waits for ranks that stand in other calls."""
+    """Nothing is on its way between the ranks, and not all of them stand in one call."""
     blocked = Case(snapshot).blocked if nothing_is_on_its_way(snapshot) else {}
-    sure = any(entry.certain for entry in blocked.values())
-    return dict.fromkeys(blocked, "waits for ranks all of which wait, too") if sure else {}
+    calls = {(entry.group.name if entry.group else "", entry.seq, entry.op) for entry in blocked.values()}
+    return dict.fromkeys(blocked, "waits for ranks all of which wait, too") if len(calls) > 1 else {}
 
 
 def nothing_is_on_its_way(snapshot: Snapshot) -> bool:
-    """All ranks stand in calls on the host and do nothing, on one machine, and no other thread of theirs communicates.
+    """All ranks stand in calls on the host and do nothing, on one machine, and no other thread of theirs may move.
 
     What a call needs that may complete by itself, as that of a root, would be there.
     """
@@ -73,7 +74,24 @@ def nothing_is_on_its_way(snapshot: Snapshot) -> bool:
         return False
     case = Case(snapshot)
     on_host = case.all_wait and all(map(_on_host, case.blocked.values()))
-    return on_host and not any(view.threads_that_may_communicate() for view in living)
+    return on_host and not any(map(_another_thread_may_move, living))
+
+
+def _another_thread_may_move(view: RankView) -> bool:
+    """One that could issue a collective, and neither stands in one nor enters a block of a lock."""
+    return any(not _waits(view, thread, stack) for thread, stack in view.others_that_may_communicate)
+
+
+def _waits(view: RankView, thread: Activity, stack: ThreadStack) -> bool:
+    """In both samples alike, at `with lock:` or in a collective; the main thread may also sleep for another thread."""
+    before = stack_of(view.evidence.earlier_stacks, thread)
+    if before is None or python_of(before) != python_of(stack):
+        return False
+    return (
+        thread.in_collective
+        or bool(stack.entering)
+        or (thread.main and waits_for_a_lock(thread, view.evidence.process))
+    )
 
 
 def _on_host(entry: Blocked) -> bool:

@@ -16,6 +16,7 @@ from hangwatch.model import (
     RankEvidence,
     Reading,
     StepName,
+    ThreadStack,
 )
 from hangwatch.ranks.last_words import Kind, last_words
 from hangwatch.ranks.processes import IDLE_CPU_S, computes, is_chosen, without_its_call
@@ -161,10 +162,14 @@ class RankView:
 
         That a thread has issued none so far says nothing of what it will do.
         """
-        others = zip(self.threads, self.evidence.stacks, strict=True)
+        return [thread.thread or str(thread.thread_id) for thread, _ in self.others_that_may_communicate]
+
+    @cached_property
+    def others_that_may_communicate(self) -> list[tuple[Activity, ThreadStack]]:
+        """The same threads, each with its stack."""
         return [
-            thread.thread or str(thread.thread_id)
-            for thread, stack in others
+            (thread, stack)
+            for thread, stack in zip(self.threads, self.evidence.stacks, strict=True)
             if thread.thread_id != self.now.thread_id and not (thread.main and self.main_waits_for_a_thread)
             if thread.in_collective or may_communicate(stack.frames)
         ]

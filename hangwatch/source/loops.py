@@ -24,6 +24,8 @@ _LONGEST = 60  # characters of what a loop goes through
 _ENDS_DATA = frozenset({"StopIteration", "StopAsyncIteration"})
 _OF_STORES = frozenset({"get", "add", "check", "wait", "compare_set", "multi_get", "num_keys"})
 _COUNTERS = frozenset({"range", "trange", "count"})
+_OF_PARTS = frozenset({"self", "enumerate", "zip", "reversed", "range", "len", "list"})  # of `zip(self.a, self.b)`
+_BRANCHES = (ast.If, ast.IfExp, ast.Try, ast.While, ast.Break, ast.Continue, ast.Return)
 _DRESSED = frozenset({"enumerate", "tqdm", "track"})
 
 
@@ -34,7 +36,7 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
         scope = scope_of(tree, frame.line)
         caller_of = name_of(frames[index - 1][0].function) if index else ""
         loop = _comprehension(scope, frame.line, caller_of) or innermost_loop(scope, frame.line)
-        if loop is None or _makes_turns_for_another(loop):
+        if loop is None or _makes_turns_for_another(loop) or _is_through_layers(frame, loop):
             skips += [Frame(frame.file, line, frame.function) for line in swallowing(scope, frame.line, tree)]
             continue
         further = [
@@ -87,6 +89,15 @@ def _makes_turns_for_another(loop: _Loop) -> bool:
     """It yields what the loop of a caller goes through: that one says how often, unless this one is left by itself."""
     yields = any(isinstance(node, ast.Yield) for part in loop.body for node in (part, *within(part)))
     return yields and not _lines(loop).leaves
+
+
+@lru_cache(maxsize=64)
+def _is_through_layers(frame: Frame, loop: _Loop) -> bool:
+    """In the forward of a module, through parts of its own without a condition: as many turns on each rank, always."""
+    if not isinstance(loop, ast.For) or name_of(frame.function) != "forward":
+        return False
+    names = {node.id for node in ast.walk(loop.iter) if isinstance(node, ast.Name)}
+    return "self" in names <= _OF_PARTS and not any(isinstance(node, _BRANCHES) for node in within(loop))
 
 
 def _clipped(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import pairwise
 
 from hangwatch.facts.call_site import Path, Site, in_backward, path, site
 from hangwatch.facts.calls.queues import assessed
@@ -59,7 +60,16 @@ def tried_again(case: Case, lines: Path) -> tuple[Bypass, ...]:
         return ()
     around = zip((loop.where, *loop.outer), (loop.leaves, *loop.outer_leaves), strict=False)
     tries = [where for where, leaves in around if leaves]
-    return tuple(way for way in ways if any(_in_it(way.where, where) for where in tries))
+    return tuple(way for way in ways if any(_in_it(way.where, at) or _decorated(way, at, lines) for at in tries))
+
+
+def _decorated(way: Bypass, loop: Frame, lines: Path) -> bool:
+    """A decorator's own function has that loop, and calls the one below it from there: `@retry(times=3)`."""
+    inside = way.text.startswith("@") and pairwise(lines)
+    return any(
+        inner[0] == way.where.file and inner[1] > way.where.line and outer[0] == loop.file and outer[1] > loop.line
+        for inner, outer in inside or ()
+    )
 
 
 def _in_it(clause: Frame, loop: Frame) -> bool:

@@ -19,6 +19,7 @@ from hangwatch.facts.differences.level import steps_apart
 from hangwatch.facts.uncounted import failed_uncounted
 from hangwatch.model import LoopFacts, StepName
 from hangwatch.ranks.ledger import Step
+from hangwatch.ranks.sides import spread
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Within
 from hangwatch.stacks.frames import callers_of
@@ -65,6 +66,26 @@ def made_again(case: Case) -> tuple[Again, ...]:
     if place is None and any(_is_ddps_own(view) and view.step == found[0].step for view in others):
         return ()  # they are where DDP communicates too, in that very step
     return () if any(_place(case, view) == place and _stands(case, view) for view in others) else tuple(found)
+
+
+def due_instead(case: Case, again: Again) -> Site | None:
+    """The call that came next, in each step before, once that one had been made as often as ever; None where they vary.
+
+    The other ranks have made it in this step, or stand in it.
+    """
+    sites = sites_of(case)
+    steps = [places for places in sites.earlier_steps(again.rank).values() if again.place in places]
+    after = {places[_last(places, again.place) :][1:2] for places in map(tuple, steps)}
+    due = next(iter(after))[0] if len(after) == 1 and () not in after else None
+    others = [rank for rank in case.ranks if rank != again.rank]
+    made = due is not None and any(
+        due == sites.now(rank) or due in sites.in_step(rank, again.step.step) for rank in spread(others)
+    )
+    return due if made else None
+
+
+def _last(places: Sequence[Site], place: Site | None) -> int:
+    return max(at for at, each in enumerate(places) if each == place)
 
 
 def _again(case: Case, view: RankView) -> Again | None:

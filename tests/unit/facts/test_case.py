@@ -8,6 +8,7 @@ from hangwatch.facts.case import Case, call_words
 from hangwatch.model import Collective, Collectives, ExceptionFacts, Frame, Phase, ThreadStack
 from hangwatch.proof.waits import Blocked
 from hangwatch.stacks.classify import activity
+from tests.unit.job import IN_BARRIER, IN_CODE, rank, snapshot
 from tests.unit.simulator import Call, Draw, World
 
 
@@ -33,3 +34,14 @@ def test_a_send_is_told_as_what_the_program_called() -> None:
     stack = (Frame(c10d, 2652, "isend"), Frame(c10d, 2751, "send"), Frame("/job/train.py", 32, "forward"))
     now = activity(ThreadStack(1, "MainThread", stack, main=True))
     assert call_words(Blocked(0, now, call=Collective("0", 42, "send", peer=2))) == "send"
+
+
+def test_a_rank_that_waits_in_a_call_has_no_patience_of_its_own() -> None:
+    """GIVEN a rank in a barrier that two others have not made, WHEN patience with one, or with both, is over."""
+    waits = rank(0, IN_BARRIER, issued=11, completed=10, world_size=3, still_s=20.0)
+    for still_s, stalled in ((20.0, False), (40.0, True)):
+        others = [
+            rank(number, IN_CODE, issued=10, completed=10, world_size=3, still_s=still)
+            for number, still in ((1, 40.0), (2, still_s))
+        ]
+        assert Case(snapshot(waits, *others, world_size=3)).stalled([0]) is stalled

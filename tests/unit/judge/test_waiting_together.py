@@ -100,6 +100,21 @@ IN_REPORT = frames(
 )
 
 
+@pytest.mark.parametrize("sign", ["at its lock", "in its call", "runs", "moved between the samples"])
+def test_a_thread_that_waits_itself_brings_nothing(sign: str) -> None:
+    """GIVEN a barrier that rank 1 has not made WHEN a thread of rank 1 waits at `with lock:`, or in a collective."""
+    calls = frames((C10D, 2900, "all_reduce"))
+    thread = ThreadStack(7, "telemetry", calls if sign == "in its call" else IN_CODE)
+    if sign in ("at its lock", "moved between the samples"):
+        thread = replace(thread, entering=("comm_lock",))
+    root = in_broadcast(1, 1, threads=(thread,))
+    if sign == "moved between the samples":
+        before = replace(thread, frames=(replace(IN_CODE[0], line=51), *IN_CODE[1:]))
+        root = replace(root, earlier_stacks=(*root.earlier_stacks[:-1], before))
+    seen = snapshot(rank(0, IN_BARRIER, issued=12, completed=11), root)
+    assert nothing_is_on_its_way(seen) is (sign in ("at its lock", "in its call"))
+
+
 def in_report() -> RankEvidence:
     return rank(0, IN_REPORT, issued=10, completed=10)
 

@@ -78,6 +78,28 @@ def test_a_comprehension_that_calls_the_function_below_is_a_loop(source: str, it
         assert (found.where.line, found.leaves) == (1, ())
 
 
+@pytest.mark.parametrize(
+    ("function", "head", "body", "line"),
+    [
+        ("forward", "for block in self.blocks:", "x = block(x)", 7),
+        ("GPT.forward", "for i, block in enumerate(self.blocks):", "x = block(x)", 7),
+        ("forward", "for i in range(len(self.blocks)):", "x = self.blocks[i](x)", 7),
+        ("forward", "for block in self.blocks:", "x = block(x) if block.on else x", 2),  # LayerDrop, an early exit
+        ("forward", "for part in parts:", "x = self.block(part)", 2),
+        ("fit", "for batch in self.loader:", "x = self.model(batch)", 2),
+    ],
+)
+def test_a_pass_through_the_layers_of_a_module_is_no_loop_that_ranks_make_unlike_turns_of(
+    function: str, head: str, body: str, line: int
+) -> None:
+    tree = ast.parse(
+        f"def forward(self, x, parts):\n    {head}\n        {body}\n\n\ndef fit():\n    for x in data:\n        step(x)"
+    )
+    found = loop_around([(Frame(SCRIPT, 3, function), tree), (Frame(SCRIPT, 8, "fit"), tree)])
+    assert found is not None
+    assert found.where.line == line
+
+
 def test_while_and_suppress() -> None:
     found = loop(33)
     assert found is not None

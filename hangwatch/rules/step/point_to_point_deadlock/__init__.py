@@ -271,9 +271,16 @@ def _of_two_sides(case: Case, found: LeftHabit, too: tuple[int, ...]) -> Finding
         fix=COUNT_ALIKE,
         victims=tuple(case.blocked),
         step=found.step or case.ranks[found.rank].step,
-        evidence=(_habit(found),),
+        evidence=(_habit(found), *_in_its_loop(case.ranks[found.peer])),
         awaited=tuple(case.blocked),
     )
+
+
+def _in_its_loop(view: RankView) -> tuple[str, ...]:
+    loop = view.now.loop
+    if loop is None or not loop.items:
+        return ()
+    return (f"rank {view.rank} stands in the loop at {words.place(loop.where)}, which goes through `{loop.items}`",)
 
 
 def _did(found: LeftHabit) -> str:

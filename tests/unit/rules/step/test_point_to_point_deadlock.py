@@ -16,6 +16,7 @@ from hangwatch.model import (
     Frame,
     GroupHead,
     Judgement,
+    LoopFacts,
     PeerCount,
     Progress,
     RankEvidence,
@@ -234,7 +235,14 @@ def test_where_several_went_on_early_no_number_is_told_of_the_rank_that_waits_fo
     def stage(taken: int) -> Program:
         return [Draw(), *[Peer("recv", 0, line=40)] * taken, *[Peer("send", 0, line=45)] * 4]
 
-    verdict = diagnose(world(first * 5, *[[*stage(4) * 4, *stage(2)]] * 2)).verdict
+    loop = LoopFacts(Frame(SCRIPT, 29, "main"), items="range(n_micro)", bounded=True)
+    seen = changed(
+        world(first * 5, *[[*stage(4) * 4, *stage(2)]] * 2),
+        0,
+        lambda entry: replace(entry, stacks=tuple(replace(stack, loop=loop) for stack in entry.stacks)),
+    )
+    verdict = diagnose(seen).verdict
+    assert "rank 0 stands in the loop at train.py:29, which goes through `range(n_micro)`" in verdict.evidence
     assert verdict.summary == (
         "Ranks 1-2 went on after fewer sends or receives than in every round before, while rank 0 waits in one more of"
         " them: which side is wrong is not known."
