@@ -36,7 +36,11 @@ _CLIENTS = re.compile(
     r"|/(site|dist)-packages/(requests|urllib3|httpx|httpcore|aiohttp|botocore|boto3|huggingface_hub|google|grpc|redis)/"
 )
 # What gloo checks at the start of a call are its arguments; below transport/ it reads what peers have sent.
-_OF_ITS_ARGUMENTS = re.compile(r"\[enforce fail at [^\]]*/gloo/\w+\.(cc|h):\d+\]")
+_OF_ITS_ARGUMENTS = re.compile(
+    r"\[enforce fail at [^\]]*/gloo/\w+\.(cc|h):\d+\]"
+    r"|\btensors? (list )?(has to|have to|must) (all )?(be|have) |\binvalid (tensor|root)\b|\brequires a single-element"
+    r"|\bNo backend type associated with"
+)
 _REFUSALS = frozenset({"ValueError", "TypeError", "AssertionError", "NotImplementedError"})  # of torch's own checks
 _UNPACK = frozenset({"_tensor_to_object", "load", "loads"})
 _OF_MODULES = re.compile(r"/torch/distributed/(pipelining|fsdp|_composable|tensor|optim|algorithms|elastic|rpc)/")

@@ -9,7 +9,7 @@ from itertools import pairwise
 from hangwatch.facts.case import Case, call_words
 from hangwatch.facts.processes.chain_end import chain_end
 from hangwatch.facts.processes.locks import lock_name, lock_wait
-from hangwatch.model import ChainEnd, Culprit, Wait
+from hangwatch.model import ChainEnd, Culprit, Phase, Wait
 from hangwatch.proof.waits import Blocked
 from hangwatch.ranks.ledger import family
 from hangwatch.ranks.view import RankView
@@ -87,14 +87,20 @@ def own_waits(case: Case, culprits: Iterable[int], told: Iterable[Wait]) -> tupl
 
 def not_come(case: Case, entry: Blocked) -> set[int]:
     """The ranks that a call lacks: they have not made it, or have made another one under its number."""
+    in_backward = _in_backward_unseen(case)
     if entry.need is not None:
-        return {*entry.need.absent, *entry.need.never} - {entry.rank}
+        return {*entry.need.absent, *entry.need.never} - {entry.rank} - in_backward
     group, seq, kind = entry.group, entry.seq, family(entry.op)
     if group is None or seq is None or entry.to_a_peer:
         return set()
     calls = {rank: case.ledger.call(rank, group.name, seq) for rank in group.members}
     others = {rank for rank, call in calls.items() if kind and call is not None and family(call.op) not in ("", kind)}
-    return {*entry.lacking, *others} - {entry.rank}
+    return {*entry.lacking, *others} - {entry.rank} - in_backward
+
+
+def _in_backward_unseen(case: Case) -> set[int]:
+    """Ranks that were in their backward, of which no stack is left: what they have called there no board says."""
+    return {view.rank for view in case if view.phase is Phase.BACKWARD and not view.evidence.stacks}
 
 
 def chain_ends(case: Case, culprits: Iterable[Culprit], waits: Iterable[Wait]) -> tuple[ChainEnd, ...]:
@@ -122,8 +128,8 @@ def _awaits(entry: Blocked, culprits: Sequence[int]) -> bool:
 
 def _direct(case: Case, waiting: list[int], culprits: Sequence[int]) -> Wait:
     need = case.blocked[waiting[0]].need
-    awaited = tuple(sorted(set(need.absent) & set(culprits))) if need is not None else ()
-    return case.wait(waiting[0], awaited, also=waiting[1:])
+    absent = set(need.absent) - _in_backward_unseen(case) if need is not None else set()
+    return case.wait(waiting[0], tuple(sorted(absent.intersection(culprits))), also=waiting[1:])
 
 
 def _alike(case: Case, ranks: Iterable[int]) -> Iterable[list[int]]:

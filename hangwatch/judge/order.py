@@ -78,7 +78,7 @@ from hangwatch.rules.step.point_to_point_deadlock.before_the_end import (
     ended_without_an_answer,
 )
 from hangwatch.rules.step.point_to_point_deadlock.wrong_peer import names_the_wrong_peer
-from hangwatch.rules.step.rank_died import dead_by_nccl, rank_died
+from hangwatch.rules.step.rank_died import aborted_at_its_exit, dead_by_nccl, rank_died
 from hangwatch.rules.step.rank_frozen import rank_frozen
 from hangwatch.rules.step.rank_local_decision.by_unlike_steps import ended_in_unlike_steps
 from hangwatch.rules.step.rank_local_decision.until_the_end import repeated_until_the_end
@@ -155,6 +155,7 @@ ORDER: tuple[Rule, ...] = (
     unlike_sizes_at_one_place,
     reason_not_known,
     lost_peers,
+    aborted_at_its_exit,
     rank_died,
     rank_frozen,
     dead_by_nccl,

@@ -41,8 +41,12 @@ def comparable(ledgers: Mapping[int, Reading]) -> dict[GroupKey, list[int]]:
 
 
 def of_one_kind(readings: Iterable[Reading]) -> bool:
-    """All ranks take their steps from batches, or none does."""
-    return len({reading.steps[-1].batch is None for reading in readings}) < 2
+    """All ranks take their steps from batches, or none does; also in the oldest step on record.
+
+    A learner's updates are no steps of its workers', whatever all of them draw later.
+    """
+    ends = {(reading.steps[0].batch is None, reading.steps[-1].batch is None) for reading in readings}
+    return len(ends) < 2
 
 
 def _destroyed(

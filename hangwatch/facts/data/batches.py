@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hangwatch import words
-from hangwatch.facts.call_site import Path, comes_before, from_one_line, path
+from hangwatch.facts.call_site import Path, comes_before, from_one_line, path, site
 from hangwatch.facts.calls.call_sites import sites_of
 from hangwatch.facts.calls.skip_paths import reached_by_all
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.data.drawn import Drawn, drawn_by_epoch
 from hangwatch.facts.data.drawn_together import ended_together
 from hangwatch.facts.rank_end import ending
-from hangwatch.model import Frame, LoopFacts, Phase
+from hangwatch.model import Collective, Frame, LoopFacts, Phase
 from hangwatch.ranks.sides import by_value, spread
 from hangwatch.ranks.view import OVER, RankView
 from hangwatch.stacks.activity import Doing, Within
@@ -59,7 +59,9 @@ def first_uneven(case: Case) -> Uneven | None:
     for epoch in sorted({epoch for counts in table.values() for epoch in counts}):
         drawn = {rank: counts[epoch] for rank, counts in table.items() if epoch in counts}
         short = tuple(sorted(rank for rank, entry in drawn.items() if is_short(entry, drawn.values())))
-        if short and not within_join(case, epoch, drawn) and not rejoined(case, {r: r in short for r in drawn}):
+        if not short or within_join(case, epoch, drawn) or met_behind_their_loops(case, drawn):
+            continue
+        if not rejoined(case, {r: r in short for r in drawn}):
             return Uneven(epoch, drawn, short)
     return None
 
@@ -127,6 +129,31 @@ def rejoined(case: Case, sides: Mapping[int, int]) -> bool:
             place = (inside.group.name, inside.seq, inside.where.file, inside.where.line)
             places.setdefault(place, set()).add(side)
     return any(len(found) > 1 for found in places.values())
+
+
+def met_behind_their_loops(case: Case, drawn: Iterable[int]) -> bool:
+    """All ranks are through with their loops, and have gone on from one call behind these, under one number on all.
+
+    `Join` made up for the missing batches: else the calls would be mispaired there.
+    """
+    views = case.views(drawn)
+    if not all(view.loader is not None and view.loader.exhausted for view in views):
+        return False
+    made = [{key: site(call) for key, call in _behind_its_loop(case, view)} for view in views]
+    alike = set(made[0].items()).intersection(*(each.items() for each in made[1:])) if made else set()
+    return any(place is not None for _, place in alike)
+
+
+def _behind_its_loop(case: Case, view: RankView) -> Iterator[tuple[tuple[str, int], Collective]]:
+    """The calls of its last step, not made from the line that drew its batches, that are over."""
+    drawn = view.loader.where if view.loader is not None else None
+    calls = case.ledger.calls(view.rank)
+    latest = max((call.at or 0.0 for call in calls.values()), default=0.0)
+    for key, call in calls.items():
+        over = view.over or view.finished or (call.at or 0.0) < latest
+        inside = drawn is None or any(frame.source_line == drawn.source_line for frame in call.frames)
+        if over and not inside and case.ledger.step_of(view.rank, call) == view.step.step:
+            yield key, call
 
 
 def is_fed(view: RankView, uneven: Uneven) -> bool:

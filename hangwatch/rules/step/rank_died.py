@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 from hangwatch import words
 from hangwatch.catalogue.deaths import advice
 from hangwatch.facts.case import Case
@@ -21,6 +23,10 @@ from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
 _READ = "find out why it ended: read the last lines of its output, above those of its launcher"
+_END_TOGETHER = (
+    "torch's gloo may abort a process at its exit: end with dist.barrier() before destroy_process_group(), behind what"
+    " {ranks} still did, so that no rank is at work when another one exits"
+)
 UNANSWERED_S = 10.0  # seconds without progress, after which a rank that does not answer NCCL is taken for dead
 
 
@@ -72,6 +78,36 @@ def rank_died(case: Case) -> Finding | None:
         evidence=tuple(evidence),
         details=tuple(details),
         status=Status.HUNG if waiting and len(waiting) == len(survivors) else Status.FAILED,
+    )
+
+
+def aborted_at_its_exit(case: Case) -> Finding | None:
+    """A rank was through with its program, and its end as a process took others with it that were not.
+
+    Where all are through, such an abort does no harm.
+    """
+    aborted = [view for view in case if view.dead and view.over and view.exit_code == -signal.SIGABRT]
+    first = min(aborted, key=death_time, default=None)
+    ended = [view for view in case if view.dead and not view.finished]
+    if first is None or not ended or any(ended_for(view) is not Why.LAUNCHER for view in ended):
+        return None
+    if any(death_time(view) < death_time(first) for view in case if view.dead):
+        return None
+    taken = case.name([view.rank for view in ended])
+    return Finding(
+        "rank-died",
+        Certainty.PROVEN,
+        f"Rank {first.rank} (pid {first.pid}) was aborted (SIGABRT) at its exit, after the end of its training; its"
+        f" launcher took that for a failure, and ended {taken}, which had not come to the end.",
+        fix=_END_TOGETHER.format(ranks=taken),
+        culprits=(first.culprit(last_place(first)),),
+        victims=tuple(view.rank for view in ended),
+        step=case.furthest_step([view.rank for view in ended]),
+        evidence=(
+            f"pid {first.pid} of rank {first.rank} was {end_of(first.evidence.process)}; its main program had ended",
+            *(f"rank {view.rank} was ended by SIGTERM after that" for view in ended[: words.SHOWN]),
+        ),
+        status=Status.FAILED,
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from hangwatch import words
 from hangwatch.facts.calls.last_calls import brought_down, end_sentences, last_calls
 from hangwatch.facts.case import Case
+from hangwatch.facts.differences.caught_errors import all_caught
 from hangwatch.facts.processes.own_code import awaited_views, status_of
 from hangwatch.facts.processes.store_keys import key_evidence, shared_key, who_sets
 from hangwatch.facts.processes.store_waits import ended_past, gone_past, polls_store, store_ports, waits_for_key
@@ -17,6 +19,11 @@ from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
 
 _FIX = "set the key on every way through the program, and wait for it with a timeout of its own"
+_EQUAL = re.compile(r"[!=]=")
+_FIX_OF_COUNT = (
+    "print what the key holds: a count may have passed the one value that ends the loop, as where a rank added to it"
+    " twice (ask with < or >=, and add once), or a rank has not added to it; wait with a timeout of its own"
+)
 
 
 def waits_for_a_key(case: Case) -> Finding | None:
@@ -41,7 +48,7 @@ def waits_for_a_key(case: Case) -> Finding | None:
         Certainty.UNDETERMINED,
         f"{words.capital('; '.join(_waits(case, asking, waiting_for_key)))}"
         f"{f'; {setting}' if setting else ''}{waiting if others else ''}.",
-        fix=_fix(key),
+        fix=_fix(key, asking),
         victims=tuple(case.ranks),
         step=views[0].step,
         evidence=(
@@ -49,13 +56,16 @@ def waits_for_a_key(case: Case) -> Finding | None:
             *(_stands(case, view) for view in views[: words.SHOWN]),
             *_passed(case, views),
             *_set_none(case),
+            *_caught_alone(case, asking),
         ),
         status=status_of(case, views),
         awaited=ranks,
     )
 
 
-def _fix(key: StoreKey | None) -> str:
+def _fix(key: StoreKey | None, asking: list[RankView]) -> str:
+    if asking and _EQUAL.search(_until(asking)):
+        return _FIX_OF_COUNT
     caught = [each.swallows for each in key.setters if each.swallows is not None] if key is not None else []
     if not caught:
         return _FIX
@@ -98,15 +108,25 @@ def _first(failed: tuple[float, RankView]) -> tuple[float, int]:
 def _waits(case: Case, asking: list[RankView], waiting: list[RankView]) -> Iterator[str]:
     """What ranks that ask again and again do, and what those do that wait in one call."""
     if asking:
-        ask, have = ("asks", "has") if len(asking) == 1 else ("ask", "have")
+        one, until = len(asking) == 1, _until(asking)
+        lacks = f"what {'it finds' if one else 'they find'} there does not end `{until}`"
+        if not until:
+            lacks = f"{'has' if one else 'have'} not found there what another rank has to set"
         yield (
-            f"{_who(case, asking)} {ask} a store again and again{_named(case, asking, 'for ')}"
-            f"{words.at(asking[0].where)}, and {have} not found there what another rank has to set"
+            f"{_who(case, asking)} {'asks' if one else 'ask'} a store again and again{_named(case, asking, 'for ')}"
+            f"{words.at(asking[0].where)}, and {lacks}"
         )
     if waiting:
         wait, at = words.verb(len(waiting), "waits", "wait"), words.at(waiting[0].where)
         key = _named(case, waiting) or " a key"
         yield f"{_who(case, waiting)} {wait} for{key} of a store{at}, which no rank has set yet"
+
+
+def _until(asking: list[RankView]) -> str:
+    """The condition of the loop in which they ask, where the source shows one: `while store.add(key, 0) != ranks`."""
+    loop = asking[0].now.loop
+    ways = loop.ways_out if loop is not None else ()
+    return ways[0].text if len(ways) == 1 and loop is not None and ways[0].where == loop.where else ""
 
 
 def _named(case: Case, views: list[RankView], before: str = "") -> str:
@@ -129,6 +149,15 @@ def _passed(case: Case, views: list[RankView]) -> tuple[str, ...]:
     past = tuple(sorted({rank for view in views for rank in gone_past(case, view)}))
     stand = case.say(past, "is", "are")
     return (_may_have_set_it(stand, case.usual_place(past)),) if past else ()
+
+
+def _caught_alone(case: Case, asking: list[RankView]) -> tuple[str, ...]:
+    """The last error that a rank caught which asks: it may have set less there than it should, or more."""
+    last = {view.rank: errors[-1] for view in asking if (errors := all_caught(view))}
+    return tuple(
+        f"rank {rank} caught {words.error(error)}{words.at(user_frame(error.frames))} before"
+        for rank, error in list(last.items())[: words.SHOWN]
+    )
 
 
 def _set_none(case: Case) -> tuple[str, ...]:

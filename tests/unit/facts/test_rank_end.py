@@ -144,8 +144,19 @@ REFUSED = f"[enforce fail at {GLOO}/alltoallv.cc:138] inLengthPerRank[myRank] ==
 SENT_BY_A_PEER = f"[enforce fail at {GLOO}/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 676 vs 4"
 
 
-@pytest.mark.parametrize(("message", "inside"), [(REFUSED, False), (SENT_BY_A_PEER, True)])
-def test_arguments_that_gloo_refuses_are_the_ranks_own(message: str, inside: bool) -> None:
+@pytest.mark.parametrize(
+    ("message", "inside"),
+    [
+        (REFUSED, False),
+        ("input tensor has to be contiguous", False),
+        ("ProcessGroupGloo::allgather: input and output tensors must have the same type", False),
+        ("ProcessGroupGloo::broadcast: invalid root rank: 9", False),
+        ("No backend type associated with device type cuda", False),
+        (SENT_BY_A_PEER, True),
+        ("Connection closed by peer [127.0.0.1]:13703", True),
+    ],
+)
+def test_arguments_that_a_backend_refuses_are_the_ranks_own(message: str, inside: bool) -> None:
     frames = (Frame(f"{TORCH}/distributed/distributed_c10d.py", 4836, "all_to_all_single"), Frame(SCRIPT, 44, "main"))
     failed = raised(ExceptionFacts("RuntimeError", message, frames))
     assert failed_in_torch(failed) is inside

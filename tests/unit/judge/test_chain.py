@@ -9,7 +9,7 @@ from html import unescape
 import pytest
 
 from hangwatch.judge import Case, diagnose
-from hangwatch.judge.chain import chain_ends
+from hangwatch.judge.chain import chain, chain_ends
 from hangwatch.model import (
     Certainty,
     Culprit,
@@ -18,6 +18,7 @@ from hangwatch.model import (
     LockFile,
     LockOwner,
     OpenFile,
+    Phase,
     RankEvidence,
     Verdict,
     Wait,
@@ -234,3 +235,10 @@ def test_a_report_of_an_older_version_has_no_end() -> None:
     del document["ends"]
     (said,) = words.chain(codec.decode(Verdict, document))
     assert said == "rank 0 waits for rank 1 in all_reduce 107 of group 0 (user_code_loop.py:44)"
+
+
+def test_a_rank_that_ended_in_its_backward_unseen_is_awaited_by_none() -> None:
+    """GIVEN ranks in a barrier that rank 1 has not counted WHEN it is gone amid its backward, or in another phase."""
+    for phase, awaited in ((Phase.BACKWARD, ()), (Phase.DATA, (1,))):
+        ended = gone(1, -15, phase, issued=3, completed=3)
+        assert chain(Case(snapshot(barred(), ended)), (1,), (0,))[0].awaited == awaited

@@ -257,6 +257,16 @@ def test_batches_of_one_rank_are_not_compared_with_forwards_of_another() -> None
     assert DivergenceWatch().update([loads, is_given], 1.0) == ()
 
 
+def test_the_updates_of_a_learner_are_no_steps_of_its_workers_though_all_draw_batches_later() -> None:
+    """GIVEN rank 0, which made updates of its own before WHEN all ranks go through a loader THEN none differs."""
+    learner, worker = reading(0, [1] * 6 + [0] * 6, ranks=2), reading(1, [0] * 6, ranks=2)
+    before = [replace(entry, epoch=None, batch=None) for entry in learner.steps[:6]]
+    learner = replace(learner, steps=(*before, *learner.steps[6:]))
+    assert first_divergence([learner, worker]) == ()
+    watch = DivergenceWatch()
+    assert [found for now in range(CONFIRM + 2) for found in watch.update([learner, worker], float(now))] == []
+
+
 def test_counts_that_are_equal_by_now_are_no_divergence_whatever_came_before_the_first_step() -> None:
     """A background call of one rank lay before its first step, those of the others in it."""
     boards = [reading(rank, [2] * 6) for rank in range(3)]

@@ -116,3 +116,21 @@ def test_a_crash_in_destructors_is_no_death_in_the_training(phase: Phase, when: 
     judgement = judge(gone(0, -15, Phase.FINALIZING), gone(1, -11, phase))
     assert told(judgement)[0] == "rank-died"
     assert f"{when} by SIGSEGV" in judgement.verdict.summary
+
+
+@pytest.mark.parametrize(
+    ("at_work", "code", "cause"),
+    [(Phase.BETWEEN, -15, "rank-died"), (Phase.FINALIZING, -15, None), (Phase.BETWEEN, -9, "rank-died")],
+    ids=["ended by its launcher", "through as well", "died by itself"],
+)
+def test_an_abort_at_the_exit_is_told_where_it_took_others_with_it(
+    at_work: Phase, code: int, cause: str | None
+) -> None:
+    aborted = gone(1, -6, Phase.FINALIZING, evidence={"ended_at": NOW - 13})
+    judgement = judge(gone(0, code, at_work), aborted)
+    told_so = "was aborted (SIGABRT) at its exit" in judgement.verdict.summary
+    assert told_so is (cause is not None and code == -15)
+    if told_so:
+        assert said(judgement) == ("rank-died", "proven", "failed")
+        assert blamed(judgement) == [(1, 101, "rank")]
+        assert "behind what rank 0 still did" in judgement.verdict.fix

@@ -17,6 +17,7 @@ from hangwatch.model import (
     Progress,
     RankEvidence,
     Socket,
+    WayOut,
 )
 from tests.unit.job import C10D, IN_BACKWARD, IN_BARRIER, NOW, SCRIPT, blamed, frames, gone, judge, rank, told
 
@@ -145,6 +146,22 @@ def test_ranks_that_ask_and_ranks_that_wait_are_told_apart() -> None:
         "Rank 0 asks a store again and again (train.py:12), and has not found there what another rank has to set;"
         " ranks 1-2 wait for a key of a store (train.py:12), which no rank has set yet."
     )
+
+
+def test_a_counter_may_have_passed_the_value_for_which_a_rank_asks() -> None:
+    """GIVEN a rank that asks until a count equals the number of ranks, and that caught an error before."""
+    loop_at = Frame(SCRIPT, 11, "agree_on_name")
+    until = "while store.add(key, 0) != ranks"
+    loop = LoopFacts(loop_at, asks_store=True, leaves=(loop_at,), ways_out=(WayOut(loop_at, until),))
+    slow = ExceptionFacts("SlowReply", "arrived", AGREE, "MainThread", at=NOW - 50, step=3)
+    asks = asking(1, AGREE, system_call="clock_nanosleep", blocked_on=None)
+    assert asks.reading is not None
+    stacks = tuple(replace(stack, in_loop=True, loop=loop) for stack in asks.stacks)
+    verdict = judge(waiting(0), replace(asks, stacks=stacks, reading=replace(asks.reading, caught=(slow,)))).verdict
+    assert verdict.cause == "undetermined"
+    assert f"what it finds there does not end `{until}`" in verdict.summary
+    assert "may have passed the one value that ends the loop" in verdict.fix
+    assert "rank 1 caught SlowReply: arrived (train.py:12) before" in verdict.evidence
 
 
 def failing(number: int, error: ExceptionFacts) -> RankEvidence:
