@@ -94,8 +94,8 @@ def _raised(case: Case) -> str:
 
 
 def _died(case: Case) -> str:
-    if any(view.dead or view.evidence.process is None for view in case) or case.absent:
-        return ""
+    if any(view.failed or view.dead or view.evidence.process is None for view in case) or case.absent:
+        return ""  # one that fails ends before long
     return f"all {words.plural(len(case.ranks), 'process')} of the job live"
 
 

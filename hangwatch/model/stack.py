@@ -65,6 +65,7 @@ class LoopFacts:
     endless: bool = False  # `while True`, with no way out
     bounded: bool = False  # it ends by itself: with its items, after a number of turns, or at a time
     items: str = ""  # what a `for` goes through, in the words of its source: "sampler"
+    outer_items: tuple[str, ...] = ()  # what each of the loops in `outer` goes through, "" for a `while`
     updates: tuple[Condition, ...] = ()  # those of a turn that lead to a backward or update ahead of the thread's line
 
     def holds(self, file: str, line: int) -> bool:

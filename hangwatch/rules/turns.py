@@ -130,7 +130,7 @@ def _more_turns(case: Case, short: FewerTurns, cause: str) -> Finding:
     return Finding(
         cause,
         Certainty.LIKELY,
-        f"{case.say(short.inside, 'is', 'are', capital=True)} still in the loop{now},"
+        f"{case.say(short.inside, 'is', 'are', capital=True)} still in the loop{_at(short)}{now},"
         f" and {case.name(short.left)} {behind}: {'it makes' if one else 'they make'} more turns than most ranks.",
         fix=_fix(case, cause, short.loop),
         culprits=case.culprits(short.inside),

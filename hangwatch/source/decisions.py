@@ -136,11 +136,15 @@ class _Reader:
         return bool(parts) and all(self._alike(part, depth) for part in parts)
 
     def _is_counter(self, node: ast.expr) -> bool:
-        """Something to which the module adds a constant: `self.n += 1`, or `self.n + 1` where that is counted."""
+        """Something to which the module adds a constant: `self.n += 1`, or `self.n + 1` where that is counted.
+
+        Also what is kept with a constant added: `n = self.calls[name] = self.calls.get(name, 0) + 1`.
+        """
         if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant):
             return self._is_counter(node.left)
         named = isinstance(node, ast.Name | ast.Attribute)
-        return named and ast.unparse(node) in map(ast.unparse, _counters(self.tree))
+        kept = isinstance(node, ast.Name) and any(map(_keeps_one_more, self._assignments(node.id)))
+        return kept or (named and ast.unparse(node) in map(ast.unparse, _counters(self.tree)))
 
     def _settings(self, node: ast.Attribute) -> bool:
         return any(
@@ -309,6 +313,13 @@ def _counters(tree: ast.Module) -> Iterator[ast.expr]:
     for each in ast.walk(tree):
         if is_added_to(each) and isinstance(each.value, ast.Constant) and isinstance(each.value.value, int | float):
             yield each.target
+
+
+def _keeps_one_more(node: ast.Assign) -> bool:
+    value = node.value
+    kept = [ast.unparse(each.value) for each in node.targets if isinstance(each, ast.Subscript)]
+    adds = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and isinstance(value.right, ast.Constant)
+    return adds and any(text in ast.unparse(value) for text in kept)
 
 
 def _binds(target: ast.expr, name: str) -> bool:

@@ -109,7 +109,9 @@ def inner_loop(
     """
     loop = _read(lambda: _inner_loop(frames, _texts(frames, source_of)), None)
     if loop is not None and below is not None:
-        return replace(loop, outer=(*loop.outer, below), outer_leaves=(*loop.outer_leaves, ()))
+        return replace(
+            loop, outer=(*loop.outer, below), outer_leaves=(*loop.outer_leaves, ()), outer_items=(*loop.outer_items, "")
+        )
     return loop if loop is not None and loop.outer else None
 
 

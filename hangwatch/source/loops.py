@@ -64,7 +64,8 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
             endless=_is_endless(loop),
             bounded=ends_by_itself(loop),
             last=max(part.end_lineno or part.lineno for part in loop.body),
-            items="" if isinstance(loop, ast.While) else _clipped(ast.unparse(loop.iter)),
+            items=_items(loop),
+            outer_items=tuple(_items(each) for _, each in further),
             drained=tuple(place for f, each in loops for place in _places(f, _lines(each).drained)),
         )
     return None
@@ -98,6 +99,10 @@ def _is_through_layers(frame: Frame, loop: _Loop) -> bool:
         return False
     names = {node.id for node in ast.walk(loop.iter) if isinstance(node, ast.Name)}
     return "self" in names <= _OF_PARTS and not any(isinstance(node, _BRANCHES) for node in within(loop))
+
+
+def _items(loop: _Loop) -> str:
+    return "" if isinstance(loop, ast.While) else _clipped(ast.unparse(loop.iter))
 
 
 def _clipped(text: str) -> str:

@@ -338,6 +338,7 @@ class Watchdog:
                 self.response.ended_well(self.rank_states)
             if self.incidents.open is None and not ended and self._came_down(exit_code):
                 self._examine(())
+                self.response.came_down(exit_code, self.launched, self.rank_states)
 
     def _keep(self) -> None:
         if said := self.keep():
@@ -355,8 +356,7 @@ class Watchdog:
         return Here(self.job, self.rank_states, self.launched, self.world_size)
 
     def _own_judgement(self) -> tuple[Judgement, Snapshot]:
-        snapshot = self.take_evidence()
-        return self.judge(snapshot), snapshot
+        return self.judge(snapshot := self.take_evidence()), snapshot
 
     def _compare(self, now: float) -> None:
         self.warnings.compare([each.reading for each in self.rank_states], now)

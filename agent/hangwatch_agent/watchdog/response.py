@@ -6,9 +6,10 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 
 from hangwatch.judge import worth_confirming
-from hangwatch.model import Incident, Judgement, RankEvidence, Snapshot, Status
+from hangwatch.model import Incident, Judgement, Launched, RankEvidence, Snapshot, Status
 from hangwatch_agent.peers.peers import Ruling
 from hangwatch_agent.roster.rank_states import RankState
+from hangwatch_agent.watchdog.exit_words import aborted_at_exit
 from hangwatch_agent.watchdog.incidents import Incidents
 
 GROWTH = 2.0  # of patience after every incident that ended by itself
@@ -130,6 +131,12 @@ class Response:
         opened = self.incidents.open
         if opened is not None and (self._moves_since is not None or self._has_moved(opened, rank_states)):
             self._recovered()
+
+    def came_down(self, exit_code: int | None, launched: Sequence[Launched], rank_states: Sequence[RankState]) -> None:
+        """The command has ended with this code: where that was no failure of a rank's program, it is said why."""
+        said = aborted_at_exit(launched, rank_states) if exit_code and not self.incidents.is_any else ""
+        if said:
+            self.incidents.say(said)
 
     def _has_moved(self, opened: Incident, rank_states: Sequence[RankState]) -> bool:
         waited = _victims(opened, rank_states) or rank_states  # a culprit may move while the others wait on

@@ -803,6 +803,7 @@ export interface LoopFacts {
   endless: boolean;
   bounded: boolean;
   items: string;
+  outer_items: string[];
   updates: Condition[];
 }
 

@@ -83,4 +83,22 @@ def outer_loop(loop: LoopFacts, where: Frame) -> LoopFacts:
         return loop
     depth = loop.outer.index(where)
     leaves = loop.outer_leaves[depth] if depth < len(loop.outer_leaves) else ()
-    return replace(loop, where=where, leaves=leaves, skips=(), outer=loop.outer[depth + 1 :], swallows=None)
+    around = going_out(loop, depth + 1)
+    return replace(around, leaves=leaves, skips=(), swallows=None)
+
+
+def going_out(loop: LoopFacts, levels: int) -> LoopFacts:
+    """The loop so many levels around `loop`, with its place and what it goes through; all else is still that one's.
+
+    A report of an older version does not tell what the loops around it go through.
+    """
+    if not levels:
+        return loop
+    around = replace(
+        loop, where=loop.outer[levels - 1], outer=loop.outer[levels:], outer_leaves=loop.outer_leaves[levels:]
+    )
+    if levels > len(loop.outer_items):
+        return around
+    items = loop.outer_items[levels - 1]
+    counted = items.startswith("range(") and "len(" not in items
+    return replace(around, items=items, counted=counted, outer_items=loop.outer_items[levels:])

@@ -216,8 +216,9 @@ def now_at(case: Case, ranks: Sequence[int], where: Frame | None) -> str:
         )
     if view.over:
         return " and is at its end" if one else " and are at their ends"
-    if where is None:
-        return ""
+    loop = view.loader.where if view.loader is not None else None
+    if where is None or (loop is not None and loop.source_line == where.source_line):
+        return ""  # below a trainer's `fit` that line tells nothing more
     return (
         f" and ended at {words.place(where)}"
         if case.stood
@@ -258,8 +259,9 @@ def _stacks_in_calls(case: Case) -> set[tuple[Frame, ...]]:
 def has_left_inner_loop(case: Case, view: RankView) -> bool:
     """`has_left_loop`, or it is around or behind the loop of all others, at a line that every rank reaches.
 
-    Of several ranks around that loop the others may as well be in the next turn of what lies around both. A rank that
-    its backend ended, or that lost a peer, stood in a call until then, as those do that still wait.
+    Of several ranks around that loop the others may as well be in the next turn of what lies around both, unless all
+    draw from one epoch of a loader and these are there for the first time. A rank that its backend ended, or that lost
+    a peer, stood in a call until then, as those do that still wait.
     """
     if has_left_loop(case, view):
         return True
@@ -271,9 +273,21 @@ def has_left_inner_loop(case: Case, view: RankView) -> bool:
     if any(origin(frame.file) == "package" for frame in view.evidence.main_stack):
         here = ()  # a trainer's loop may lie around both
     alone = sum(times for (loop, _), times in _loops_in_calls(case).items() if loop == mine) < 2
+    alone = alone or (_draw_from_one_epoch(case, view) and sites_of(case).regular(view.rank) is False)
     return bool(others) and all(
         (alone and mine.where in loop.outer) or _is_behind(mine, here, loop, there) for loop, there in others
     )
+
+
+def _draw_from_one_epoch(case: Case, view: RankView) -> bool:
+    """All ranks in another loop than `view` are in the epoch of the same loader from which it drew last."""
+    mine = _epoch_of(view)
+    others = (each for each in case if each.now.loop is not None and each.now.loop != view.now.loop)
+    return mine is not None and all(_epoch_of(each) == mine for each in others)
+
+
+def _epoch_of(view: RankView) -> tuple[int, int] | None:
+    return (view.loader.index, view.loader.epoch) if view.loader is not None and view.loader.drawn else None
 
 
 def _is_behind(mine: LoopFacts, here: Path, loop: LoopFacts, there: Path) -> bool:

@@ -92,6 +92,8 @@ def _again(case: Case, view: RankView) -> Again | None:
     steps = case.ledger.steps(view.rank)
     if not _stands(case, view) or not steps or view.step.step is None or steps[-1].step != view.step.step:
         return None
+    if view.loader is not None and view.loader.exhausted:
+        return None  # where a trainer draws ahead, no draw begins the step of the last batch
     place = _place(case, view)
     if place is None and not _is_ddps_own(view):
         return None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from hangwatch import words
 from hangwatch.facts.call_site import Site, comes_before, path, site
 from hangwatch.facts.calls.call_sites import HABIT, Sites, sites_of
+from hangwatch.facts.calls.inner_loops import going_out
 from hangwatch.facts.calls.last_calls import last_call
 from hangwatch.facts.calls.skip_paths import turn_cut_short
 from hangwatch.facts.case import Case, once
@@ -57,7 +58,7 @@ class FewerTurns:
 
 @once
 def fewer_turns(case: Case) -> FewerTurns | None:
-    begun = {view.rank: view.step.step + 1 for view in case if view.step.step is not None}
+    begun = _steps_begun(case)
     if len(begun) == 1 or between_rounds_of(case):
         begun = {}  # no turns to compare
     if first_uneven(case) is not None:
@@ -128,6 +129,18 @@ def _is_between_epochs(case: Case, rank: int, inside: tuple[int, ...]) -> bool:
     table = [drawn_by_epoch(other) for each in spread(inside) if (other := case.ranks[each].loader) is not None]
     counts = {counts[loader.epoch].count for counts in table if loader.epoch + 1 in counts and loader.epoch in counts}
     return len(table) == len(spread(inside)) and counts == {loader.drawn}
+
+
+def _steps_begun(case: Case) -> dict[int, int]:
+    """Of each rank; the forwards it made, where one rank draws the batches for all and the others have none to count.
+
+    The drawing rank may be a batch ahead of its forwards.
+    """
+    forwards = {view.rank: view.reading.progress.forwards for view in case if view.reading is not None}
+    of_batches = {view.step.batch is not None for view in case if view.step.step is not None}
+    if len(of_batches) > 1 and len(forwards) == len(case.ranks) and all(forwards.values()):
+        return forwards
+    return {view.rank: view.step.step + 1 for view in case if view.step.step is not None}
 
 
 def _sides(case: Case, begun: dict[int, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -357,5 +370,4 @@ def outermost_left(loop: LoopFacts, theirs: LoopFacts | None) -> LoopFacts | Non
     if len(loop.outer_leaves) < past:
         return None  # a report of an older version: not read
     leaves = sorted({*loop.leaves, *(each for found in loop.outer_leaves[:past] for each in found)}, key=words.place)
-    where, outer, outer_leaves = (loop.where, *loop.outer)[past], loop.outer[past:], loop.outer_leaves[past:]
-    return replace(loop, where=where, leaves=tuple(leaves), outer=outer, outer_leaves=outer_leaves)
+    return replace(going_out(loop, past), leaves=tuple(leaves))

@@ -122,8 +122,12 @@ def _witnesses(case: Case, short: Unreduced) -> tuple[Witness, ...]:
             Witness(Kind.SOURCE, f"{who} went on in that very step, so that backward was not left out as a whole")
         )
     else:
+        past = f"{who} {words.verb(len(short.ranks), 'is', 'are')} past optimizer.step()"
+        first = short.step.step == 0  # no step before shows a habit
         heard.append(
-            Witness(Kind.HABIT, f"{who} is past optimizer.step() and had reduced gradients in the steps before")
+            Witness(Kind.PLACE, past)
+            if first
+            else Witness(Kind.HABIT, f"{past} and had reduced gradients in the steps before")
         )
         stand = case.say(short.waiting, "stands", "stand")
         heard.append(Witness(Kind.PLACE, f"{stand} in the backward of that step"))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import textwrap
+from dataclasses import replace
 
 import pytest
 
+from hangwatch.facts.calls.inner_loops import going_out
 from hangwatch.model import Frame
 from hangwatch.source.loops import loop_around
 from tests.unit.facts.loops.turning import SCRIPT, at, loop
@@ -98,6 +100,16 @@ def test_a_pass_through_the_layers_of_a_module_is_no_loop_that_ranks_make_unlike
     found = loop_around([(Frame(SCRIPT, 3, function), tree), (Frame(SCRIPT, 8, "fit"), tree)])
     assert found is not None
     assert found.where.line == line
+
+
+def test_what_the_loops_around_it_go_through_is_told_from_the_innermost_on() -> None:
+    text = "for epoch in range(start, epochs):\n    while on:\n        for part in parts:\n            send(part)"
+    found = loop_around([(Frame(SCRIPT, 4, "main"), ast.parse(text))])
+    assert found is not None
+    assert (found.items, found.outer_items) == ("parts", ("", "range(start, epochs)"))
+    around = going_out(found, 2)
+    assert (around.where.line, around.items, around.counted, around.outer) == (1, "range(start, epochs)", True, ())
+    assert going_out(replace(found, outer_items=()), 2).items == "parts", "a report of an older version"
 
 
 def test_while_and_suppress() -> None:

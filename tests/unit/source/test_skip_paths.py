@@ -304,6 +304,20 @@ def test_what_is_reduced_behind_a_condition_is_not_alike_there(source: str, asks
     assert [way.asks for way in found] == [asks]
 
 
+@pytest.mark.parametrize(
+    ("counted", "asks"),
+    [
+        ("n = self.calls[name] = self.calls.get(name, 0) + 1", "alike"),  # as often as the function was called
+        ("n = self.calls.get(name, 0) + 1", "check"),
+        ("n = self.rows[name] + 1", "check"),
+    ],
+)
+def test_a_number_that_is_kept_with_one_more_is_a_counter(counted: str, asks: str) -> None:
+    source = f"def hook(self, name):\n    {counted}\n    if n % 8:\n        return\n    dist.all_reduce(stat)"
+    found = ways_past_call((Frame(FILE, 5, "hook"),), lambda file: source)
+    assert [(way.asks, way.counts) for way in found] == [(asks, asks == "alike")]
+
+
 RANK_ZERO = """\
 def rank_zero_only(function):
     def wrapped(*args):
