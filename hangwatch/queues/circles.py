@@ -12,6 +12,7 @@ from . import orders, rhythm
 from .circle_rows import fewer_than_others, of_all_rows, or_else
 from .circle_waits import Circle
 from .counts import Odd
+from .crossed import crossed
 from .departures import by_count, departed, odd_one
 from .edges import Edge
 from .finding import Finding, all_waits, collective, victims
@@ -36,6 +37,10 @@ _MOST_TWINS = 64  # ranks that wait in the call which the stray one went on to, 
 
 def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     """Ranks wait for each other over several groups or peers; the one that left its own order of calls is to blame."""
+    return crossed(Circle(queues, chain, histories), _told(queues, chain, histories))
+
+
+def _told(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     if (parted := departed(queues, chain, histories)) is not None:
         return parted
     if (left := orders.parted(queues, chain, histories)) is not None:

@@ -88,7 +88,7 @@ def _read(row: Sequence[int], usual: Sequence[int], place: int) -> Reading:
     mine, theirs = list(row[place : place + LOOKED_AT + FARTHEST]), list(usual[place:])
     if (moved := _moved_to_the_end(mine, theirs)) is not None:
         return moved
-    due = theirs + _expected(usual, LOOKED_AT + FARTHEST - len(theirs))
+    due = theirs + expected(usual, LOOKED_AT + FARTHEST - len(theirs))
     found = [each for each in _tried(mine, due, len(theirs)) if each.agreeing]
     skipped = next((each for each in found if each.kind is Kind.SKIPPED), None)
     extra = next((each for each in found if each.kind is Kind.EXTRA), None)
@@ -272,7 +272,7 @@ def _same(mine: Sequence[int], due: Sequence[int]) -> int:
     return same
 
 
-def _expected(known: Sequence[int], length: int) -> list[int]:
+def expected(known: Sequence[int], length: int) -> list[int]:
     """How an order of calls goes on, by what came after as many of its last calls as possible, the last time before.
 
     Where no call came twice, all of them may be one round, behind which the same calls come again.
