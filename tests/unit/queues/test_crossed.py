@@ -46,6 +46,16 @@ def test_ranks_that_cross_two_groups_in_mirror_image_are_both_named(
     assert found.fix == "use the groups in the same order on every rank"
 
 
+def test_of_hosts_that_wait_for_each_call_both_ranks_that_went_on_are_named(tmp_path: Path) -> None:
+    """GIVEN a host that waits behind each call, WHEN two go on to the column, THEN both lack the call of their row."""
+    who, programs = (2, 5), {rank: _on_mesh(rank, (2, 5), 340) for rank in range(8)}
+    waiting = {rank: [step for call in steps for step in (call, Sync())] for rank, steps in programs.items()}
+    found = verdict(JobDumps(waiting, mesh(4, 2)), tmp_path)
+    assert (found.cause, found.certainty, blamed(found)) == ("skipped-collective", "undetermined", list(who))
+    assert f"So did rank {who[0]} without all_reduce {LAST + 1} of group 2 (tp1)" in found.summary
+    assert [each.cause for each in found.alternatives] == ["group-order-cycle"]
+
+
 def _experts(rank: int, last: list[Step] | None = None) -> list[Step]:
     """Rounds of calls in the group of experts, and of the gradients behind them; `last` is what comes of the last."""
     layer = Call("all_reduce", 40, 256, f"experts{rank // 4}")
