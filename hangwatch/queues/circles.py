@@ -258,6 +258,8 @@ def _broken(broke: Break, one: Circle) -> Finding:
     rank = broke.rank
     own, usual = (one.histories.all_groups.recorded(rank, issued) for issued in (broke.own, broke.usual))
     here, there = apart(own, usual)
+    pure = all(each.peers for each in one.chain.roots)
+    counted = [told for each in one.chain.roots if not pure and (told := uneven(one.queues, each)) is not None]
     went = f"{own.op}{words.at(here)} where every earlier round had gone on to {usual.op}{words.at(there)}"
     return Finding(
         "point-to-point-deadlock",
@@ -265,7 +267,11 @@ def _broken(broke: Break, one: Circle) -> Finding:
         f"Rank {rank} went on to {went}: since then {ranks(one.inside)} wait for each other in a circle.",
         culprits=((rank, here),),
         victims=victims(one.chain.path, (rank,)),
-        evidence=(*map(str, one.edges[:2]), "of these ranks, no other one left the order of its earlier rounds"),
+        evidence=(
+            *map(str, counted[:_COUNTS_TOLD]),
+            *map(str, one.edges[:2]),
+            "of these ranks, no other one left the order of its earlier rounds",
+        ),
         waits=all_waits(one.chain.roots),
         fix=f"let rank {rank} make the same sends and receives in every round, or change its peers with it",
     )
