@@ -67,8 +67,13 @@ def _doubted(found: Finding) -> Finding:
 def _pairs(one: Circle) -> Iterator[_Pair]:
     for edge, following in zip(one.edges, (*one.edges[1:], one.edges[0]), strict=True):
         for rank in edge.awaited:
-            if before(following.one, edge.one, rank):
+            if before(following.one, edge.one, rank) and following.one.order[rank] == _open_since(one, rank):
                 yield _Pair(edge.one, following.one, rank)
+
+
+def _open_since(one: Circle, rank: int) -> int | None:
+    """The place of the call in which a rank waits: those that it enqueued behind it hold up nothing yet."""
+    return next((each.order for each in one.histories.all_groups.calls(rank) if not each.done), None)
 
 
 def _is_level(one: Stuck) -> bool:

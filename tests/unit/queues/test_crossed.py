@@ -92,3 +92,14 @@ def test_a_turn_too_many_behind_which_nothing_is_recorded_may_be_the_next_one(tm
     found = verdict(_dumps([LAYER, GRADIENTS, Sync()]), tmp_path)
     assert (found.cause, found.certainty, blamed(found)) == ("uneven-steps", "undetermined", [CULPRIT])
     assert [each.cause for each in found.alternatives] == ["group-order-cycle"]
+
+
+def test_a_call_left_out_behind_which_a_whole_round_was_enqueued_is_no_crossed_order(tmp_path: Path) -> None:
+    """GIVEN the others at the call that one left out, WHEN its next round has it again, THEN it made none too early."""
+    programs: dict[int, list[Step]] = {}
+    for rank in range(16):
+        row, column = Call("all_reduce", 30, 256, f"tp{rank // 4}"), Call("all_reduce", 60, 256, f"dp{rank % 4}")
+        turn: list[Step] = [row, row, column, Call("all_reduce", 70, 1), Sync()]
+        programs[rank] = [*turn, *turn[: 3 if rank == 11 else 5], *turn * 3]
+    found = verdict(JobDumps(programs, mesh(4, 4)), tmp_path)
+    assert (found.cause, blamed(found)) == ("skipped-collective", [11])
