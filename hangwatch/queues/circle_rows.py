@@ -6,6 +6,8 @@ from hangwatch import words
 from hangwatch.model import Alternative, Certainty
 
 from .circle_waits import Circle
+from .counts import Odd
+from .edges import Edge
 from .finding import Finding, all_waits, collective, victims
 from .names import at, ranks, say
 from .stuck import Kind, Stuck, stuck_collectives
@@ -62,25 +64,39 @@ def _rows(one: Circle, edge: Stuck, then: Stuck) -> list[Stuck]:
 def fewer_than_others(one: Circle, stray: list[int], said: str) -> Finding | None:
     """The stray rank came to a call of all with one call less than the ranks of other groups like the one it kept.
 
-    It called there in earlier rounds. The record is the same where it makes that call later now.
+    It called there in earlier rounds. The record is the same where it makes that call later now. Another rank of the
+    circle may have done alike in its row.
     """
     edge = next(each for each in one.edges if list(each.awaited) == stray)
-    odd = one.histories.counted.odd(edge.one.group)
-    if odd is None or [odd.rank] != stray or not 0 < odd.made < odd.usual:
+    odd = _fewer(one, edge)
+    if odd is None:
         return None
-    where = edge.one.call.where if edge.one.call is not None else None
+    alike = [(each.one, other) for each in one.edges if each is not edge and (other := _fewer(one, each)) is not None]
+    who = sorted({odd.rank, *(other.rank for _, other in alike)})
+    if 2 * len(who) > len(one.concerned):
+        alike, who = [], [odd.rank]
+    lacking = {odd.rank: edge.one.call, **{other.rank: stuck.call for stuck, other in alike}}
+    more = "".join(f" So did rank {other.rank} without {collective(stuck)}{at(stuck.call)}." for stuck, other in alike)
     return Finding(
         "skipped-collective",
         Certainty.UNDETERMINED,
-        said,
+        f"{said}{more}",
         fix=_BOTH_CALLS,
-        culprits=((odd.rank, where),),
-        victims=victims(one.chain.path, stray),
-        evidence=(str(odd), *map(str, one.edges[:2])),
-        alternatives=or_else(stray, left_out=True),
+        culprits=tuple((rank, call.where if (call := lacking[rank]) is not None else None) for rank in who),
+        victims=victims(one.chain.path, who),
+        evidence=(str(odd), *(str(other) for _, other in alike[:1]), *map(str, one.edges[:2])),
+        alternatives=or_else(who, left_out=True),
         waits=all_waits(one.chain.roots),
         left_out=edge.one.call,
     )
+
+
+def _fewer(one: Circle, edge: Edge) -> Odd | None:
+    """The one rank for which its group waits there, and which has made fewer calls in it than ranks of other groups."""
+    if edge.one.peers or edge.one.kind is not Kind.ABSENT:
+        return None
+    odd = one.histories.counted.odd(edge.one.group)
+    return odd if odd is not None and [odd.rank] == [*edge.awaited] and 0 < odd.made < odd.usual else None
 
 
 def or_else(stray: list[int], left_out: bool) -> tuple[Alternative, ...]:

@@ -12,6 +12,7 @@ from . import orders, rhythm
 from .circle_rows import fewer_than_others, of_all_rows, or_else
 from .circle_waits import Circle
 from .counts import Odd
+from .crossed import crossed
 from .departures import by_count, departed, odd_one
 from .edges import Edge
 from .finding import Finding, all_waits, collective, victims
@@ -36,6 +37,10 @@ _MOST_TWINS = 64  # ranks that wait in the call which the stray one went on to, 
 
 def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     """Ranks wait for each other over several groups or peers; the one that left its own order of calls is to blame."""
+    return crossed(Circle(queues, chain, histories), _told(queues, chain, histories))
+
+
+def _told(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     if (parted := departed(queues, chain, histories)) is not None:
         return parted
     if (left := orders.parted(queues, chain, histories)) is not None:
@@ -253,6 +258,8 @@ def _broken(broke: Break, one: Circle) -> Finding:
     rank = broke.rank
     own, usual = (one.histories.all_groups.recorded(rank, issued) for issued in (broke.own, broke.usual))
     here, there = apart(own, usual)
+    pure = all(each.peers for each in one.chain.roots)
+    counted = [told for each in one.chain.roots if not pure and (told := uneven(one.queues, each)) is not None]
     went = f"{own.op}{words.at(here)} where every earlier round had gone on to {usual.op}{words.at(there)}"
     return Finding(
         "point-to-point-deadlock",
@@ -260,7 +267,11 @@ def _broken(broke: Break, one: Circle) -> Finding:
         f"Rank {rank} went on to {went}: since then {ranks(one.inside)} wait for each other in a circle.",
         culprits=((rank, here),),
         victims=victims(one.chain.path, (rank,)),
-        evidence=(*map(str, one.edges[:2]), "of these ranks, no other one left the order of its earlier rounds"),
+        evidence=(
+            *map(str, counted[:_COUNTS_TOLD]),
+            *map(str, one.edges[:2]),
+            "of these ranks, no other one left the order of its earlier rounds",
+        ),
         waits=all_waits(one.chain.roots),
         fix=f"let rank {rank} make the same sends and receives in every round, or change its peers with it",
     )

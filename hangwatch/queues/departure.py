@@ -82,6 +82,18 @@ class Departure:
         return all(lane.lost for lane in lanes) and all(set(calls) == {usual} for calls in before)
 
     @property
+    def since(self) -> int:
+        """The first of the calls like the usual one that come one behind the other, up to it: any may be missing."""
+        lane = self.group.lanes.get(self.against[0]) if self.against else None
+        places = lane.places(self.number) if lane is not None else range(0)
+        if lane is None or not places:
+            return self.number
+        calls, place = lane.calls, places.start
+        while place and calls[place - 1] == calls[places.start]:
+            place -= 1
+        return lane.numbers[place]
+
+    @property
     def only_one_behind(self) -> bool:
         """One call was left out, and all that is recorded behind it is the next one: the two may only be swapped."""
         one = self.kind is Kind.SKIPPED and self.count == 1 and not self.scattered

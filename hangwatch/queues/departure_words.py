@@ -108,9 +108,12 @@ def _said_of_skipped(departure: Departure) -> tuple[str, str]:
     own, usual = map(words.at, departure.lines)
     after = "more of it between others" if departure.scattered else "after it"
     more = f" and {words.plural(departure.count - 1, 'call')} {after}" if departure.count > 1 else ""
+    missing = named(departure.usual, departure.number, departure.group)
+    if departure.count == 1 and departure.since < departure.number:
+        missing = f"one of {departure.usual.op} {departure.since}-{departure.number} of {departure.group.title}"
     told = (
-        f"{ranks(departure.ranks, capital=True)} left out {named(departure.usual, departure.number, departure.group)}"
-        f"{usual}{more}, and called {shape(departure.own)}{own} in its place"
+        f"{ranks(departure.ranks, capital=True)} left out {missing}{usual}{more}, and called"
+        f" {shape(departure.own)}{own} in its place"
     )
     if departure.ended:
         left = words.verb(len(departure.ranks), "it has", "they have")

@@ -17,7 +17,7 @@ from .model import Queues
 from .names import at, named, ranks, say
 from .not_recorded import alternatives as not_recorded
 from .not_recorded import lacking
-from .split_sizes import odd_splits, sizes_differ
+from .split_sizes import odd_splits, sizes_differ, unlike_types
 from .stuck import Stuck
 
 _UNSEEN = tuple(
@@ -78,6 +78,7 @@ def wire(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     running = in_flight.running(root, chain.opened)
     lacks = lacking(root)
     doubt = f" Or the calls differ: these records do not hold {lacks}." if lacks else ""
+    doubt += f" Or the calls differ: {unlike}." if (unlike := unlike_types(root)) else ""
     doubt += f" Or the kernels of {_groups(root, running)} wait for each other." if running else ""
     return Finding(
         "interconnect-stall",
@@ -89,6 +90,7 @@ def wire(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         evidence=(*_alike(root, "started, not completed"), *in_flight.told(running)),
         alternatives=(
             *not_recorded(root),
+            *((Alternative("collective-mismatch", Certainty.UNDETERMINED, unlike),) if unlike else ()),
             *in_flight.alternatives(root, running),
             *_UNSEEN,
         ),
@@ -134,7 +136,8 @@ def _started(root: Stuck) -> str:
 
 
 def _same(root: Stuck) -> str:
-    return f"the same {'operation, in unlike sizes' if sizes_differ(root) else 'call as far as it is recorded'}"
+    unlike = "sizes" if sizes_differ(root) else "types" if unlike_types(root) else ""
+    return f"the same {f'operation, in unlike {unlike}' if unlike else 'call as far as it is recorded'}"
 
 
 def _groups(root: Stuck, others: Sequence[Stuck]) -> str:
@@ -224,7 +227,8 @@ def _by(root: Stuck) -> str:
     """Which ranks have enqueued it: where nothing tells the group's size, others may belong to it and not have come."""
     what = f"{collective(root)}{at(root.call)} is enqueued"
     told = [rank for rank, lane in root.group.lanes.items() if lane.enqueued >= root.number]
-    alike = ", alike," if set(told or root.calls) <= root.calls.keys() and not sizes_differ(root) else ""
+    differ = sizes_differ(root) or unlike_types(root)
+    alike = ", alike," if set(told or root.calls) <= root.calls.keys() and not differ else ""
     if not root.group.guessed:
         return f"{what} by all of its ranks{alike}"
     return f"{what} by {ranks(told or root.calls)} (others may belong to the group and not have come){alike}"

@@ -32,12 +32,15 @@ def new_call(root: Stuck, histories: Histories) -> bool | None:
 
 
 def few_make_it(root: Stuck, histories: Histories) -> bool:
-    """Whether fewer ranks wait in the call than are awaited, or those of other groups of the size have not made it."""
+    """Whether fewer ranks wait in the call than are awaited, or those of other groups of the size have not made it.
+
+    A second group of the same ranks has no others that could tell.
+    """
     if len(root.waiting) < len(root.awaited):
         return True
     call, size = root.call, len(root.group.members)
     groups = [each for each in histories.queues.communicators if len(each.members) == size and each is not root.group]
-    ranks = {rank for group in groups for rank, lane in group.lanes.items() if len(lane)}
+    ranks = {rank for group in groups for rank, lane in group.lanes.items() if len(lane)} - set(root.group.members)
     made = any(call is not None and histories.times(group, rank, call) for group in groups for rank in group.lanes)
     return not made and len(ranks) > len(root.waiting)
 

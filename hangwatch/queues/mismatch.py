@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty
@@ -29,6 +30,10 @@ SPLITS_FIX = (
 _MESSAGES_FIX = (
     "give the send and its receive one shape and dtype: send the shape first, or pad what may be shorter, such as the"
     " last batch"
+)
+_TYPES_FIX = (
+    "give that call one dtype on every rank: the sizes agree, so that nothing is to be padded; look for a cast, an"
+    " autocast or a default that only some ranks come to"
 )
 _ROOT_FIX = "let all ranks give the same root (dst of gather, src of scatter), and the root alone the list of tensors"
 _GRADIENTS_FIX = (
@@ -105,6 +110,8 @@ def _fix(root: Stuck, histories: Histories) -> str:
         return SPLITS_FIX
     if root.why and all(kind_of(call) in ("gather", "scatter") for call in calls):
         return _ROOT_FIX
+    if root.sides and len({replace(side, dtypes="") for side in root.sides}) == 1:
+        return _TYPES_FIX
     return _GRADIENTS_FIX if histories.sited and all(map(of_no_line, calls)) else ""
 
 

@@ -88,12 +88,12 @@ def _read(row: Sequence[int], usual: Sequence[int], place: int) -> Reading:
     mine, theirs = list(row[place : place + LOOKED_AT + FARTHEST]), list(usual[place:])
     if (moved := _moved_to_the_end(mine, theirs)) is not None:
         return moved
-    due = theirs + _expected(usual, LOOKED_AT + FARTHEST - len(theirs))
-    found = [each for each in _tried(mine, due, len(theirs)) if each.agreeing]
+    due = theirs + expected(usual, LOOKED_AT + FARTHEST - len(theirs))
+    found = [each for each in _tried(mine, due, len(theirs), list(row[:place])) if each.agreeing]
     skipped = next((each for each in found if each.kind is Kind.SKIPPED), None)
     extra = next((each for each in found if each.kind is Kind.EXTRA), None)
     if skipped is not None and extra is not None:
-        return _of_both(skipped, extra, mine, list(row[:place]))
+        return _of_both(skipped, extra, row, usual, place)
     turns = extra.count if extra is not None and are_turns(mine[: extra.count], list(row[:place])) else 0
     if extra is not None and _may_be_next_rounds(extra, mine, usual[:place]):
         extra = None
@@ -123,13 +123,15 @@ def _moved_to_the_end(mine: Sequence[int], theirs: Sequence[int]) -> Reading | N
     return Reading(Kind.MOVED, moved, len(mine), whole=True) if mine[moved:] == theirs[moved:] else None
 
 
-def _of_both(skipped: Reading, extra: Reading, mine: list[int], before: list[int]) -> Reading:
+def _of_both(skipped: Reading, extra: Reading, row: Sequence[int], usual: Sequence[int], place: int) -> Reading:
     """In a loop a call that was left out looks like the rest of a round that was added.
 
-    What comes once in many rounds tells them apart, where one of the two explains all that is recorded. Else a call
-    that is made twice in a row is no greater change than one that is left out, where each is one call; calls that were
-    made again are what counts where they are far fewer than those that would have been left out.
+    What comes once in many rounds tells them apart, where one of the two explains all that is recorded, or one alone is
+    at odds with what the others made: what they make next is only expected, and a loop may end. Else a call made twice
+    in a row is no greater change than one that is left out, where each is one call; calls that were made again are what
+    counts where they are far fewer than those that would have been left out.
     """
+    mine, before = list(row[place : place + LOOKED_AT + FARTHEST]), list(row[:place])
     again = are_turns(mine[: extra.count], before)
     to_the_end = [_to_the_end(each, mine) for each in (skipped, extra)]
     left_out = skipped.count * to_the_end[0]
@@ -138,6 +140,11 @@ def _of_both(skipped: Reading, extra: Reading, mine: list[int], before: list[int
     to_the_end[1] &= not _may_be_next_rounds(extra, mine, before)
     if to_the_end.count(True) == 1:
         return skipped if to_the_end[0] else extra
+    as_made = [
+        _agrees(row[place + at :], usual[place + there :]) for at, there in ((0, skipped.count), (extra.count, 0))
+    ]
+    if as_made.count(True) == 1:
+        return replace(skipped if as_made[0] else extra, instead=0)
     if extra.count == skipped.count and again:
         return Reading(Kind.OTHER, whole=True, instead=extra.count)
     if not before and all(to_the_end):  # nothing is recorded before that would tell: the fewest calls are told
@@ -148,6 +155,12 @@ def _of_both(skipped: Reading, extra: Reading, mine: list[int], before: list[int
         if 2 * extra.count < skipped.count and again
         else replace(skipped, again=again and extra.count < skipped.count)
     )
+
+
+def _agrees(mine: Sequence[int], theirs: Sequence[int]) -> bool:
+    """Whether nothing that both recorded differs."""
+    length = min(len(mine), len(theirs))
+    return mine[:length] == theirs[:length]
 
 
 def as_changed(
@@ -240,23 +253,35 @@ def _goes_on_with_a_run(skipped: Reading, mine: Sequence[int], before: Sequence[
     return bool(last) and set(mine[: skipped.agreeing]) == set(last) and (last[0], last[0]) in set(pairwise(before))
 
 
-def _tried(mine: list[int], due: list[int], known: int) -> Iterator[Reading]:
+def _tried(mine: list[int], due: list[int], known: int, before: list[int]) -> Iterator[Reading]:
     """The first reading of each kind which nothing contradicts, and the others by what agrees behind them."""
     for kind in (Kind.SKIPPED, Kind.EXTRA):
         for count in range(1, FARTHEST + 1):
             one = _reading(kind, count, *((mine, due[count:]) if kind is Kind.SKIPPED else (mine[count:], due)))
+            if kind is Kind.SKIPPED and _is_turn_less(count, mine, due, before):
+                one = Reading(kind, count, len(due) - count, whole=True)
             if one.whole and one.agreeing:
                 yield one
                 break
-    for count in range(2, min(FARTHEST, len(mine), known) + 1):
+    for count in range(2, min(FARTHEST, len(mine), len(due)) + 1):
         if Counter(mine[:count]) == Counter(due[:count]) and mine[:count] != due[:count]:
             same = _same(mine[count:], due[count:])
-            if same == len(mine) - count or same >= ENOUGH:
+            told = count <= known or same >= AS_OTHERS  # what the others make next is only expected
+            if told and (same == len(mine) - count or same >= ENOUGH):
                 yield Reading(Kind.MOVED, count, same + count, whole=True)
                 break
     same = _same(mine[1:], due[1:])
     if same == len(mine) - 1 or same >= ENOUGH:
         yield Reading(Kind.OTHER, 1, same, whole=True)
+
+
+def _is_turn_less(count: int, mine: list[int], due: list[int], before: list[int]) -> bool:
+    """Whether turns are missing of a loop that both have left, and the others stand before all that these ranks made.
+
+    No earlier round tells what comes behind the last call of the others.
+    """
+    behind = due[count:]
+    return count <= len(behind) < len(mine) and mine[: len(behind)] == behind and are_turns(due[:count], before)
 
 
 def _reading(kind: Kind, count: int, mine: list[int], due: list[int]) -> Reading:
@@ -272,7 +297,7 @@ def _same(mine: Sequence[int], due: Sequence[int]) -> int:
     return same
 
 
-def _expected(known: Sequence[int], length: int) -> list[int]:
+def expected(known: Sequence[int], length: int) -> list[int]:
     """How an order of calls goes on, by what came after as many of its last calls as possible, the last time before.
 
     Where no call came twice, all of them may be one round, behind which the same calls come again.

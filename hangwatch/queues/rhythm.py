@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from .all_groups import AllGroups, IssuedCall
 from .readings import due
@@ -34,7 +35,8 @@ def left_out(orders: AllGroups, rank: int, token: int) -> tuple[IssuedCall, int]
     """What a rank called in place of that call, which was due by each earlier round, and how often; None if it was not.
 
     Only behind the last such call that is complete. A rank that makes such a call behind it was only later, unless a
-    whole round lies before that one.
+    whole round lies before that one. One that makes the call before it once more has not gone on to what comes behind
+    that call, unless its rounds begin with such a one.
     """
     calls = orders.calls(rank)
     tokens = [each.token for each in calls]
@@ -42,6 +44,8 @@ def left_out(orders: AllGroups, rank: int, token: int) -> tuple[IssuedCall, int]
     for place in range(since + 1, min(len(tokens), since + _LAST_CALLS)):
         always, times = due(tokens[:place]) or (-1, 0)
         if always == token != tokens[place]:
+            if tokens[place] == tokens[place - 1] and (token, tokens[place]) not in set(pairwise(tokens[:place])):
+                return None
             return (calls[place], times) if _is_round(tokens[since + 1 : place], tokens[place:], token) else None
     return None
 

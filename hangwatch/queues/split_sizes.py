@@ -9,7 +9,7 @@ from collections import Counter
 
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty
-from hangwatch.ranks.tensors import elements
+from hangwatch.ranks.tensors import dtype_name, elements
 
 from .finding import Finding, collective, victims
 from .follow import Chain
@@ -21,6 +21,7 @@ from .stuck import Stuck
 
 _ALWAYS_EQUAL = 3  # earlier exchanges from that line in which all ranks gave equally many, and none where they did not
 _EARLIER_NUMBERS = 64  # numbers before the one that stands
+_OF_ITS_ROOT = frozenset({"gather", "scatter"})  # the tensors of one rank are others than those of the rest
 
 Sizes = tuple[int | None, int | None]
 
@@ -42,6 +43,19 @@ def odd_splits(queues: Queues, chain: Chain) -> Finding | None:
 def sizes_differ(root: Stuck) -> bool:
     """Whether ranks gave, or expect, another number of elements in all."""
     return not root.peers and len(set(map(_sizes, root.calls.values()))) > 1
+
+
+def unlike_types(root: Stuck) -> str:
+    """The types in which ranks gave their tensors, in words, where these differ; "" where they do not.
+
+    Also of calls whose types need not agree by what they are, such as a barrier: on the wire it is an all_reduce.
+    """
+    by_type: dict[str, list[int]] = {}
+    for rank, call in ({} if root.peers else root.calls).items():
+        by_type.setdefault(", ".join(map(dtype_name, call.input_dtypes)), []).append(rank)
+    if len(by_type) < 2 or "" in by_type or any(kind_of(call) in _OF_ITS_ROOT for call in root.calls.values()):
+        return ""
+    return words.listed([f"{say(who, 'gives', 'give')} {name}" for name, who in sorted(by_type.items())])
 
 
 def _sizes(call: Call) -> Sizes:

@@ -67,3 +67,18 @@ def test_an_added_call_of_a_layer_is_told_by_the_line_that_no_other_one_came_by(
     assert blamed(found) == [3]
     assert "(train.py:8)" in found.summary
     assert [each.where.line for each in found.culprits if each.where] == [8]
+
+
+def test_of_equal_calls_one_behind_the_other_it_is_not_said_which_one_is_missing(tmp_path: Path) -> None:
+    """GIVEN five equal layers and a call behind them, WHEN one rank leaves a layer out, THEN any of them is missing."""
+    layer, behind = Made("_all_gather_base", 31, 64, out=256), Made("_reduce_scatter_base", 47, 256, out=64)
+    turn: list[Step] = [*[layer] * 5, *[behind] * 3, Sync()]
+    found = verdict(JobDumps(every(4, turn * 6, {1: [*turn * 3, *turn[1:], *turn * 2]})), tmp_path)
+    assert (found.cause, blamed(found)) == ("skipped-collective", [1])
+    assert found.summary.startswith("Rank 1 left out one of _all_gather_base 25-29 of the default group (train.py:31),")
+
+
+def test_of_calls_that_are_told_apart_the_one_that_is_missing_is_named(tmp_path: Path) -> None:
+    turn: list[Step] = [*(Made("all_reduce", 31 + layer, 64) for layer in range(5)), Sync()]
+    found = verdict(JobDumps(every(4, turn * 6, {1: [*turn * 3, *turn[1:], *turn * 2]})), tmp_path)
+    assert found.summary.startswith("Rank 1 left out all_reduce 16 of the default group (train.py:31),")

@@ -172,3 +172,15 @@ def test_of_a_message_each_rank_has_enqueued_its_own_end(timed: bool, said: str,
     ends = "Rank 0 has enqueued its send of group 1 (pp) (train.py:30) and rank 1 has enqueued its recv of group 1 (pp)"
     assert found.summary.startswith(f"{ends} (train.py:40){said}")
     assert not any("the same operation" in each for each in found.evidence)
+
+
+def test_a_barrier_with_tensors_of_unlike_types_is_not_the_same_call_on_all_ranks(tmp_path: Path) -> None:
+    """GIVEN a call whose type need not agree by what it is, WHEN the recorded types differ, THEN that is said."""
+    head: list[Step] = [*TURN * 3]
+    usual, other = (Call("all_reduce_barrier", 30, 1, dtype=name) for name in ("Float", "Double"))
+    JobDumps(every(4, [*head, usual, Sync()], {1: [*head, other, Sync()]})).write(tmp_path)
+    found = verdict(tmp_path)
+    assert (found.cause, found.certainty) == ("interconnect-stall", "undetermined")
+    assert "the same operation, in unlike types, and none completes it" in found.summary
+    assert "the calls differ: ranks 0 and 2-3 give float32 and rank 1 gives float64" in found.summary
+    assert "collective-mismatch" in [each.cause for each in found.alternatives]

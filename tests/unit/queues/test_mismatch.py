@@ -379,3 +379,12 @@ def test_what_is_new_of_a_call_is_named_and_not_its_size_in_any_case(
     odd = [*turn * 3, Call("all_reduce", 0, size, dtype=dtype), Sync()]
     found = verdict(JobDumps(every(4, [*turn * 6, Sync()], {2: odd})), tmp_path, as_json=True)
     assert f"Rank 2 never gave that call such {told} before." in found.summary
+
+
+@pytest.mark.parametrize(("size", "dtype", "pads"), [(64, "Float", False), (60, "BFloat16", True)])
+def test_only_sizes_are_to_be_padded_and_not_types(size: int, dtype: str, pads: bool, tmp_path: Path) -> None:
+    """GIVEN one call in which a rank differs, WHEN it does in the type alone, THEN the fix is about the type."""
+    odd: list[Step] = [*LAYERS * 3, Call("all_reduce", 30, size, dtype=dtype), *LAYERS[1:]]
+    found = verdict(JobDumps(every(4, LAYERS * 4, {2: odd})), tmp_path)
+    assert (found.cause, blamed(found)) == ("collective-mismatch", [2])
+    assert ("pad to" in found.fix, "one dtype on every rank" in found.fix) == (pads, not pads)

@@ -226,3 +226,38 @@ def test_one_call_in_the_place_of_another_may_be_made_earlier_and_not_instead(tm
     found = verdict(JobDumps({rank: _swapped(rank) for rank in range(5)}), tmp_path)
     assert [each.rank for each in found.culprits] == [4]
     assert any("may make that call later than the others" in each.why_not for each in found.alternatives)
+
+
+def test_a_turn_less_of_a_loop_that_all_have_left_is_no_other_call_in_the_place_of_its_last(tmp_path: Path) -> None:
+    """GIVEN what comes behind a loop, WHEN one rank is a call ahead there, THEN it lacks one."""
+    loss, culprit = Call("all_reduce", 57, 1), 2
+    turns: list[Step] = [loss, Sync()] * 98
+    behind: list[Step] = [*BARRIER, Call("broadcast", 20, 1000)]
+    programs = every(8, [*turns, loss, loss, *behind], {culprit: [*turns, loss, *BARRIER[:1], *behind[-1:]]})
+    found = verdict(JobDumps(programs, window=64), tmp_path)
+    assert (found.cause, [each.rank for each in found.culprits]) == ("skipped-collective", [culprit])
+    assert found.summary.startswith(f"Rank {culprit} made 1 call of all_reduce (1 element, bfloat16) (train.py:57) too")
+    assert [each.cause for each in found.alternatives][:1] == ["uneven-steps"]
+    assert "pad to" not in found.fix
+
+
+@pytest.mark.parametrize("turns", [20, 60])
+def test_a_call_left_out_long_before_the_end_of_the_loop_was_not_made_once_more(turns: int, tmp_path: Path) -> None:
+    """GIVEN two calls in turn, WHEN a rank is past the loop and the others have one to make, THEN it lacks one."""
+    norm, loss = Call("all_reduce", 33, 1), Call("all_reduce", 57, 1)
+    end: list[Step] = [Call("_all_gather_base", 92, 4096, out=4096 * 8), Sync()]
+    turn: list[Step] = [norm, loss, Sync()]
+    short: list[Step] = [*turn * 5, loss, Sync(), *turn * (turns - 6), *end]
+    found = verdict(JobDumps(every(8, [*turn * turns, *end], {5: short})), tmp_path)
+    assert (found.cause, [each.rank for each in found.culprits]) == ("skipped-collective", [5])
+    assert found.summary.startswith("Rank 5 left out all_reduce 11 of the default group (train.py:33)")
+    assert "once more" not in found.summary
+
+
+def test_two_neighbours_in_another_order_are_told_where_the_others_stand_at_the_first(tmp_path: Path) -> None:
+    """GIVEN hosts that wait at the loss, WHEN one rank called it behind the next gradients, THEN these are swapped."""
+    turn: list[Step] = [FIRST, SECOND, THIRD, LOSS, Sync()]
+    swapped: list[Step] = [FIRST, SECOND, THIRD, FIRST, LOSS, SECOND, THIRD, LOSS, Sync()]
+    found = verdict(JobDumps(every(8, turn * 6, {4: [*turn * 3, *swapped, *turn]})), tmp_path)
+    assert [each.rank for each in found.culprits] == [4]
+    assert found.summary.startswith("Rank 4 made 2 calls of the default group in another order, from number 16 on")

@@ -60,3 +60,24 @@ def test_a_stage_that_sends_once_more_is_named_with_that_line(tmp_path: Path) ->
     assert (found.cause, blamed(found), found.certainty) == ("point-to-point-deadlock", [1], "likely")
     assert [each.where.line for each in found.culprits if each.where] == [38]
     assert "where every earlier round had gone on to send (train.py:36)" in found.summary
+
+
+@pytest.mark.parametrize("more", [1, 2])
+def test_a_receive_too_many_before_a_report_of_all_is_no_report_left_out(more: int, tmp_path: Path) -> None:
+    """GIVEN rounds that a report ends, WHEN a stage receives once more first, THEN it has not gone on without that."""
+    report: list[Step] = [Call("all_reduce", 60, 1), Sync()]
+    programs: dict[int, list[Step]] = {rank: [*_round(rank), *report] * 6 for rank in range(STAGES)}
+    programs[0] = [*[*_round(0), *report] * 4, *_round(0)[:-1], *[_from(1, 44)] * more, Sync(), *report]
+    found = verdict(JobDumps(programs, timed=True), tmp_path)
+    assert (found.cause, blamed(found)) == ("point-to-point-deadlock", [0])
+    assert "left out all_reduce" not in found.summary
+    assert any(f"rank 0 has made {5 * PARTS + more} receives from rank 1" in each for each in found.evidence)
+
+
+def test_a_report_left_out_behind_which_the_rounds_go_on_is_told(tmp_path: Path) -> None:
+    """GIVEN rounds that begin with a receive, WHEN the last stage goes on to that, THEN it left the report out."""
+    report: list[Step] = [Call("all_reduce", 60, 1), Sync()]
+    programs: dict[int, list[Step]] = {rank: [*_round(rank), *report] * 6 for rank in range(STAGES)}
+    programs[3] = [*[*_round(3), *report] * 4, *_round(3), *_round(3)]
+    found = verdict(JobDumps(programs, timed=True), tmp_path)
+    assert (found.cause, blamed(found)) == ("skipped-collective", [3])
