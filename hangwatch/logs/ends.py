@@ -271,8 +271,6 @@ def outside(logs: Logs) -> tuple[str, ...]:
 
 def ended(logs: Logs) -> Judgement:
     """The job was ended from outside, and nothing else is told."""
-    if logs.failed_nodes:
-        return _without_nodes(logs)
     return unknown(
         Status.FAILED,
         Stage.STEP,
@@ -281,24 +279,6 @@ def ended(logs: Logs) -> Judgement:
         " a checkpoint when it is told to end",
         victims=tuple(sorted(failures(logs))),
         evidence=outside(logs),
-    )
-
-
-def _without_nodes(logs: Logs) -> Judgement:
-    """A scheduler ended the job, since nodes of it had failed."""
-    nodes, entry = sorted(logs.failed_nodes), cause("node-lost")
-    return Judgement(
-        Status.FAILED,
-        Stage.STEP,
-        Verdict(
-            cause=entry.id,
-            certainty=Certainty.LIKELY,
-            summary=f"{words.capital(words.listed(list(logs.ended_by)))}.",
-            fix=f"drain {words.listed(nodes)}, look at its hardware and kernel log, and start the job again without it",
-            culprits=tuple(Culprit(None, host=node) for node in nodes),
-            victims=tuple(sorted(failures(logs))),
-            evidence=outside(logs),
-        ),
     )
 
 
