@@ -31,6 +31,7 @@ from . import (
     pods,
     ras_verdict,
     ray_deaths,
+    remote_start,
     rendezvous,
     shell,
     stalls,
@@ -177,7 +178,7 @@ def _of_logs(logs: Logs) -> Judgement | None:
         return stalls.judged(logs)
     if ends.failures(logs) or logs.ended_by or logs.out_of_memory:
         return ends.only_victims(logs)
-    return kernel.judged(logs) or _taken_down(logs) or shell.judged(logs)
+    return remote_start.judged(logs) or kernel.judged(logs) or _taken_down(logs) or shell.judged(logs)
 
 
 def _taken_down(logs: Logs) -> Judgement | None:

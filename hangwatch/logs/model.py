@@ -278,6 +278,8 @@ class Logs:
     communicators: dict[str, Communicator] = field(default_factory=dict)
     failures: dict[int, Failure] = field(default_factory=dict)
     launchers: dict[str, None] = field(default_factory=dict)  # how a launcher's own rendezvous failed, in its words
+    not_started: dict[str, str] = field(default_factory=dict)  # that ssh did not reach a node, and which; "" not told
+    launch_failed: dict[str, None] = field(default_factory=dict)  # that a launcher could not start a node, in its words
     barriers: dict[int, str] = field(default_factory=dict)  # how each rank gave up the store's barrier at the start
     reaped: dict[str, Reaped] = field(default_factory=dict)  # by launcher and process
     tasks: dict[int, Task] = field(default_factory=dict)  # tasks of Slurm that ended, by their numbers
