@@ -26,6 +26,7 @@ from . import (
     kernel,
     last_words,
     nodes,
+    not_come,
     out_of_step,
     plain,
     pods,
@@ -97,7 +98,7 @@ def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
         judged = out_of_step.told(judged, queues, logs)
         judged = last_words.told(_alive(judged, queues, logs), queues, logs)
         judged = nodes.judged(logs, judged) or _by_its_error(judged, logs)
-        return model.Assessment(_with_logs(judged, logs) if judged.verdict.cause != "node-lost" else judged)
+        return model.Assessment(_with_logs(judged, queues, logs) if judged.verdict.cause != "node-lost" else judged)
     if (by_logs := _of_logs(logs)) is not None:
         return model.Assessment(by_logs)
     return (
@@ -269,9 +270,9 @@ def _number(call: Timeout) -> str:
 # ------------------------------------------------------------------------------------------ beside the queues
 
 
-def _with_logs(judged: Judgement, logs: Logs) -> Judgement:
+def _with_logs(judged: Judgement, queues: Queues, logs: Logs) -> Judgement:
     """The queues' judgement with what the logs say besides."""
-    told = (*judged.verdict.evidence, *ends.outside(logs))
+    told = (*judged.verdict.evidence, *not_come.evidence(queues, logs), *ends.outside(logs))
     verdict = kernel.of_a_lost_gpu(_with_warnings(replace(judged.verdict, evidence=told), logs), logs)
     verdict = kernel.with_error(verdict, logs)
     verdict = stalls.named(desync.named(verdict, logs), logs)
