@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 
-from .dates import copied_s
+from .dates import by_records, copied_s
 from .finding import collective
 from .model import Queues
 from .names import at, ranks
@@ -73,7 +73,7 @@ def open_s(queues: Queues, one: Stuck) -> float | None:
 
 def by_what(queues: Queues, one: Stuck) -> str:
     """What tells for how long the call had been open, in words."""
-    own = queues.told.issuperset(_stood_s(queues, one))
+    own = by_records(queues, _stood_s(queues, one))
     return "by the times in the dumps" if own else "by the time of the files"
 
 

@@ -43,14 +43,14 @@ def written_ns(entries: Iterable[Mapping[str, Any]]) -> int:
 
 
 def moments(told: Mapping[int, int], dates: Mapping[int, int], ranks: Iterable[int]) -> tuple[dict[int, int], set[int]]:
-    """When the dump of each rank was made, and of which ranks the dumps tell it and not the dates of files.
+    """When the dump of each rank was made; and of which ranks that is taken from the dumps of others.
 
     Where dumps that tell it have files of other dates, the dates of that set are those of copies, and none counts.
     Those that tell it within one minute were asked for together, and so were the others of that set.
     """
     apart = [abs(dates[rank] - at) for rank, at in told.items() if rank in dates]
     kept = {} if apart and median(apart) > _WRITING_NS else dates
-    together = bool(told) and max(told.values()) - min(told.values()) <= _TOGETHER_NS
-    moment = int(median(told.values())) if together else 0
-    others = {rank: moment for rank in ranks if moment and rank not in kept}
-    return {**kept, **others, **told}, {*others, *told}
+    first = min(told.values(), default=0)
+    together = max(told.values(), default=0) - first <= _TOGETHER_NS
+    others = {rank: first for rank in ranks if first and together and rank not in {*kept, *told}}
+    return {**kept, **others, **told}, {*others}

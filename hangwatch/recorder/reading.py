@@ -256,8 +256,8 @@ class QueueReader:
         found.ranks = frozenset(self._ranks)
         told = {rank: known.made_ns for rank, known in self._ranks.items() if known.made_ns}
         dated = {rank: known.dated_ns for rank, known in self._ranks.items() if known.dated_ns}
-        found.written, by_content = own_time.moments(told, dated, self._ranks)
-        found.told = frozenset(by_content)
+        found.written, assumed = own_time.moments(told, dated, self._ranks)
+        found.told, found.assumed = frozenset(told), frozenset(assumed)
         found.unread -= found.ranks
         found.world_size = self._world_size()
         found.last_event = max((known.last_event for known in self._ranks.values()), default=0)

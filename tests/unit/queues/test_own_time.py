@@ -19,6 +19,7 @@ from tests.dump_world import WORLD, JobDumps, Join, Step, Stop, every
 
 NS = 10**9
 LOOK_NS = 4_000  # between the two events of one call
+TIMES = ("time_discovered_started_ns", "time_discovered_completed_ns")
 YEAR_S = 365 * 86_400.0
 
 
@@ -118,8 +119,31 @@ def test_a_start_before_later_calls_of_its_rank_is_not_the_dumps_time() -> None:
 def test_the_other_dumps_of_a_set_were_made_with_those_that_tell() -> None:
     """The awaited rank has started nothing, and its file is of another year."""
     queues = queues_of(waiting_for_one(), 30.0, YEAR_S)
-    assert queues.told == queues.ranks == queues.written.keys()
+    assert sorted(queues.told) == [0, 1, 3]
+    assert sorted(queues.assumed) == [2]
+    assert queues.written.keys() == queues.ranks
     assert len({*queues.written.values()}) == 1
+
+
+def test_one_dump_that_was_made_later_makes_no_hang_of_what_the_others_show() -> None:
+    """Of four dumps of a job that runs one was made 50 s after the others, and it alone tells when."""
+    turn: list[Step] = [*BUCKETS, Join(), *LOSS]
+    job, reader = JobDumps(every(4, turn * 4)), QueueReader()
+    for rank, document in job.documents().items():
+        *done, following = as_torch(document, 0)["entries"][: 3 * len(document["entries"]) // 4 + 1]
+        waits = {"state": "scheduled", "retired": False} | dict.fromkeys(TIMES)
+        if rank == 0:  # its dump was made first
+            done[-1] |= waits
+        made = following["time_created_ns"] + (50 * NS if rank == 3 else 0)
+        begun = {"state": "started", TIMES[0]: made + NS} if rank == 3 else {}
+        done.append(following | waits | {"time_created_ns": made} | begun)
+        reader.add(rank, document | {"entries": done, "pg_status": {}})
+    queues = reader.queues()
+    assert sorted(queues.told) == [3]
+    assert sorted(queues.assumed) == [0, 1, 2]
+    found = judged(queues)
+    assert found is not None
+    assert (found.status, found.verdict.culprits) == (Status.WAITING, ())
 
 
 def test_dates_that_agree_with_the_dumps_are_kept_for_those_that_do_not_tell() -> None:
