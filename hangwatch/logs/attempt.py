@@ -21,6 +21,7 @@ from . import (
     ras_answers,
     ray_deaths,
     ray_errors,
+    remote_start,
     rendezvous,
     schedulers,
     shell,
@@ -52,6 +53,7 @@ MARKS = tuple(
         ras_answers,
         ray_deaths,
         ray_errors,
+        remote_start,
         schedulers,
         stacks,
     )
@@ -96,7 +98,7 @@ class Attempt:
         self._on, self._said_last = going_on.GoingOn(logs), last_words.LastWords(rank)
         self._tasks, self._stacks = task_lines.TaskLines(), stacks.Stacks()
         self._mpirun, self._pods, self._listed = mpirun.Lines(), pods.Described(), pods.Listed()
-        self._events = events.Lines()
+        self._events, self._remote = events.Lines(), remote_start.Lines()
         self._shell, self._desync = shell.LastLine(rank), desync.Lines(rank)
         self._ras_said = ras_answers.Lines(path)
         self._ray, self._ray_deaths = ray_errors.Lines(), ray_deaths.Lines()
@@ -121,6 +123,7 @@ class Attempt:
             self._slurm.goes_on(line, self._logs)
             self._ray.goes_on(line, self._logs)
             self._ray_deaths.goes_on(line, self._logs)
+            self._remote.goes_on(line, self._logs)
         self._on.take(line, of_use=told)
         self._said_last.take(line, of_use=told)
         return told
@@ -145,7 +148,7 @@ class Attempt:
         logs = self._logs
         told = kernel.take(line, logs) or rendezvous.take(line, logs)
         told = told or self._spawned.take(line, logs) or self._table.take(line, logs)
-        told = told or self._ras_said.take(line, logs)
+        told = told or self._ras_said.take(line, logs) or self._remote.take(line, logs)
         return told or self._mpirun.take(line, logs) or self._of_pods(line) or schedulers.take(line, logs)
 
     def _of_pods(self, line: str) -> bool:

@@ -10,6 +10,7 @@ from hangwatch.catalogue import cause
 from hangwatch.model import Certainty, Culprit, Frame, Judgement, Stage, Status, Verdict
 
 from . import absent as absences
+from . import peers
 from .model import Communicator, Fault, Logs, Warned
 from .system_errors import limit, way_out
 from .unknown import unknown
@@ -310,8 +311,8 @@ def _peer(text: str, ranks: list[int]) -> tuple[str, Certainty, str, str]:
 
 
 def evidence(logs: Logs) -> tuple[str, ...]:
-    """What NCCL warned of, and what it uses."""
-    return (*_warnings(logs), *_uses(logs))
+    """What NCCL warned of, at which hosts that points, and what it uses."""
+    return (*_warnings(logs), *peers.told(logs), *_uses(logs))
 
 
 def passed(logs: Logs) -> Iterator[str]:

@@ -16,6 +16,7 @@ from hangwatch.model import Certainty, Culprit, Judgement, Stage, Status, Verdic
 
 from . import kernel, slurm
 from .model import Failure, Logs, Raised, Reaped
+from .mpirun import CALLED_ABORT
 from .tracebacks import brought_down, crashed
 from .unknown import unknown
 
@@ -75,6 +76,7 @@ def _with_nameless(found: dict[int, Failure], logs: Logs) -> dict[int, Failure]:
     else:
         raised = _only_nameless(logs)
         bare = [each for each in found.values() if each.exit_code == _EXCEPTION and not each.text]
+        bare = bare or [each for each in found.values() if each.text == CALLED_ABORT]
     if len(bare) == 1 and raised is not None:
         found[bare[0].rank] = replace(bare[0], text=raised.text, where=raised.where)
     return found
@@ -89,7 +91,7 @@ def _completes(known: Failure, raised: Raised) -> bool:
     """The exception is why the process ended: by itself, or by the abort that follows where no one catches it."""
     if known.exit_code == _ABORT or crashed(raised.text):
         return raised.ended
-    return not _killed(known) and (not known.text or known.text.startswith(("srun", "Slurm")))
+    return not _killed(known) and (not known.text or known.text.startswith(("srun", "Slurm", CALLED_ABORT)))
 
 
 def first_ends(logs: Logs) -> list[Failure]:
@@ -185,6 +187,8 @@ def _how(end: Failure) -> str:
         return f"lost its GPU{said}"
     if crashed(end.text):
         return f"crashed{words.at(end.where)}{said}"
+    if end.text == CALLED_ABORT:
+        return f"ended all others{said}"
     how = "raised an exception" if code is None else f"failed with exit code {code}"
     return f"{f'died by signal {-code}' if code is not None and code < 0 else how}{words.at(end.where)}{said}"
 
@@ -271,8 +275,6 @@ def outside(logs: Logs) -> tuple[str, ...]:
 
 def ended(logs: Logs) -> Judgement:
     """The job was ended from outside, and nothing else is told."""
-    if logs.failed_nodes:
-        return _without_nodes(logs)
     return unknown(
         Status.FAILED,
         Stage.STEP,
@@ -281,24 +283,6 @@ def ended(logs: Logs) -> Judgement:
         " a checkpoint when it is told to end",
         victims=tuple(sorted(failures(logs))),
         evidence=outside(logs),
-    )
-
-
-def _without_nodes(logs: Logs) -> Judgement:
-    """A scheduler ended the job, since nodes of it had failed."""
-    nodes, entry = sorted(logs.failed_nodes), cause("node-lost")
-    return Judgement(
-        Status.FAILED,
-        Stage.STEP,
-        Verdict(
-            cause=entry.id,
-            certainty=Certainty.LIKELY,
-            summary=f"{words.capital(words.listed(list(logs.ended_by)))}.",
-            fix=f"drain {words.listed(nodes)}, look at its hardware and kernel log, and start the job again without it",
-            culprits=tuple(Culprit(None, host=node) for node in nodes),
-            victims=tuple(sorted(failures(logs))),
-            evidence=outside(logs),
-        ),
     )
 
 

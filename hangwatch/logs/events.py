@@ -21,6 +21,11 @@ _ROW = re.compile(
 _DESCRIBED = re.compile(
     rf"^  (Normal|Warning) +(\w+) +({_AGE})(?: \(x\d+ over {_AGE}\))?(?:,? +from \S+)? +(\S+(?:, \S+)?) +(.*)$"
 )
+# As kubectl listed them until 1.13: of the event's name the pod's own is all but the last part.
+_OLD_ROW = re.compile(
+    rf"^(?:[\w.-]+ +)?({_AGE}) +{_AGE} +\d+ +(\S+)\.[0-9a-f]{{10,}} +([A-Z]\w+) +(?:\S+\{{\S*\}} +)?"
+    r"(?:Normal|Warning) +(\w+) +\S+(?:, \S+)? +(.*)$"
+)
 _NAME = re.compile(r"^Name: +(\S+)")
 _OF_NODE = re.compile(r"^(?:Addresses|Capacity|Allocatable|System Info):")
 _PART = re.compile(r"(\d+)([ywdhms])")
@@ -58,6 +63,9 @@ class Lines:
             return False
         if row := _ROW.match(line):
             age, _, reason, kind, name_, said = row.groups()
+            return _keep(Event(kind.lower(), name_, reason, said.strip()[:_LONGEST], _age_s(age)), logs)
+        if row := _OLD_ROW.match(line):
+            age, name_, kind, reason, said = row.groups()
             return _keep(Event(kind.lower(), name_, reason, said.strip()[:_LONGEST], _age_s(age)), logs)
         if self._name and (row := _DESCRIBED.match(line)):
             _, reason, age, _, said = row.groups()

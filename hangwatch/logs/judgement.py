@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from hangwatch import words
 from hangwatch.catalogue import cause
-from hangwatch.model import Alternative, Certainty, Culprit, Judgement, Stage, Status, Verdict
+from hangwatch.model import Certainty, Culprit, Judgement, Stage, Status, Verdict
 from hangwatch.stacks.frames import user_frame
 
 from .. import queues as model
@@ -25,13 +25,17 @@ from . import (
     interfaces,
     kernel,
     last_words,
+    nodes,
+    not_come,
     out_of_step,
     plain,
     pods,
     ras_verdict,
     ray_deaths,
+    remote_start,
     rendezvous,
     shell,
+    stalls,
     transports,
     versions,
 )
@@ -72,7 +76,7 @@ def _documented(judged: Judgement) -> Judgement:
 def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
     """The first end of a process that is no consequence comes before all waiting."""
     logs = _with_ends(queues, without_caught(file_names.placed(placed(logs))))
-    found = ends.first_ends(logs)
+    found = nodes.own_ends(ends.first_ends(logs), logs)
     if (without := interfaces.judged(found, logs)) is not None:
         return model.Assessment(without)
     if (unlike := detail.judged(found, logs)) is not None:
@@ -93,7 +97,8 @@ def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
         judged = behind_peers.told(alone.told(stands.judgement, queues, logs), queues, logs)
         judged = out_of_step.told(judged, queues, logs)
         judged = last_words.told(_alive(judged, queues, logs), queues, logs)
-        return model.Assessment(_with_logs(_by_its_error(judged, logs), logs))
+        judged = nodes.judged(logs, judged) or _by_its_error(judged, logs)
+        return model.Assessment(_with_logs(judged, queues, logs) if judged.verdict.cause != "node-lost" else judged)
     if (by_logs := _of_logs(logs)) is not None:
         return model.Assessment(by_logs)
     return (
@@ -148,7 +153,8 @@ def _led_there(raised: Raised, logs: Logs) -> bool:
 
 def _of_logs(logs: Logs) -> Judgement | None:
     """What the logs say where the queues show nothing wrong; None where they do not either."""
-    if (lost := kernel.gone(logs)) is not None:
+    lost = kernel.gone(logs) or nodes.judged(logs, out_of_step.judged(logs) or ras_verdict.judged(logs))
+    if lost is not None:
         return lost
     if messages := list(filter(to_peers, logs.timeouts)):
         return _unpaired(messages, *_BETWEEN_PEERS, logs)
@@ -170,10 +176,10 @@ def _of_logs(logs: Logs) -> Judgement | None:
     if warning is not None:
         return communicators.warned(*warning, logs)
     if any("stuck" in said for told in logs.stalls.values() for said in told):
-        return _stalled(logs)
+        return stalls.judged(logs)
     if ends.failures(logs) or logs.ended_by or logs.out_of_memory:
         return ends.only_victims(logs)
-    return kernel.judged(logs) or _taken_down(logs) or shell.judged(logs)
+    return remote_start.judged(logs) or kernel.judged(logs) or _taken_down(logs) or shell.judged(logs)
 
 
 def _taken_down(logs: Logs) -> Judgement | None:
@@ -251,7 +257,7 @@ def _unpaired(calls: Sequence[Timeout], waited_in: str, fix: str, logs: Logs) ->
         f"{words.ranks(ranks, capital=True)} waited in {waited_in}.",
         fix,
         victims=tuple(ranks),
-        evidence=(*names, *_stalls(logs), *communicators.evidence(logs)),
+        evidence=(*names, *stalls.told(logs), *communicators.evidence(logs)),
         hang=Certainty.LIKELY,
         argument=_gave_up(logs, None),
     )
@@ -261,72 +267,25 @@ def _number(call: Timeout) -> str:
     return f" {call.number}" if call.number != UNNUMBERED else ""
 
 
-# ------------------------------------------------------------------------------------------ the watchdog's own threads
-
-
-def _stalled(logs: Logs) -> Judgement:
-    """torch's watchdog threads stood, and nothing else is told: in a call of CUDA or NCCL, or for the interpreter."""
-    ranks = sorted(logs.stalls)
-    return unknown(
-        Status.HUNG,
-        Stage.STEP,
-        f"torch's watchdog {words.verb(len(ranks), 'thread', 'threads')} of {words.ranks(ranks)} stood, in"
-        " a call of CUDA or NCCL or for the interpreter lock; these files do not tell in which collective.",
-        fix=f"take the native stacks of {words.ranks(ranks)} (py-spy dump --native), or give the logs of all ranks",
-        culprits=tuple(map(Culprit, ranks)) if len(ranks) == 1 else (),
-        victims=tuple(ranks) if len(ranks) > 1 else (),
-        evidence=tuple(_stalls(logs)),
-        alternatives=_or_the_lock(logs),
-        hang=Certainty.LIKELY,
-        argument=("torch's own monitor found that its watchdog thread made no progress",),
-    )
-
-
-def _stalls(logs: Logs) -> Iterator[str]:
-    alike: dict[str, list[int]] = {}
-    for rank, told in sorted(logs.stalls.items()):
-        alike.setdefault("; ".join(told), []).append(rank)
-    yield from (f"{words.ranks(ranks)}: {said}" for said, ranks in alike.items())
-
-
-def _or_the_lock(logs: Logs) -> tuple[Alternative, ...]:
-    said = "torch's monitor did not get the interpreter lock: a thread may hold it in a call of CUDA"
-    told = any("interpreter lock" in said for each in logs.stalls.values() for said in each)
-    return (Alternative("gil-held", Certainty.UNDETERMINED, said),) if told else ()
-
-
 # ------------------------------------------------------------------------------------------ beside the queues
 
 
-def _with_logs(judged: Judgement, logs: Logs) -> Judgement:
+def _with_logs(judged: Judgement, queues: Queues, logs: Logs) -> Judgement:
     """The queues' judgement with what the logs say besides."""
-    told = (*judged.verdict.evidence, *ends.outside(logs))
+    told = (*judged.verdict.evidence, *not_come.evidence(queues, logs), *ends.outside(logs))
     verdict = kernel.of_a_lost_gpu(_with_warnings(replace(judged.verdict, evidence=told), logs), logs)
     verdict = kernel.with_error(verdict, logs)
-    verdict = _with_stall(desync.named(verdict, logs), logs)
+    verdict = stalls.named(desync.named(verdict, logs), logs)
     said = _gave_up(logs, verdict)
     verdict = replace(
         verdict,
-        evidence=(*verdict.evidence, *_stalls(logs), *desync.evidence(logs), *ras_verdict.evidence(logs), *said),
-        alternatives=(*verdict.alternatives, *_or_the_lock(logs)),
+        evidence=(*verdict.evidence, *stalls.told(logs), *desync.evidence(logs), *ras_verdict.evidence(logs), *said),
+        alternatives=(*verdict.alternatives, *stalls.or_the_lock(logs)),
     )
     if said and judged.status is Status.WAITING:
         verdict = replace(verdict, hang=Certainty.LIKELY, argument=said)
         return replace(judged, status=Status.HUNG, verdict=verdict)
     return replace(judged, verdict=verdict)
-
-
-def _with_stall(verdict: Verdict, logs: Logs) -> Verdict:
-    """The awaited ranks are those whose watchdog thread torch found stuck: they stand in CUDA, NCCL or for the lock."""
-    ranks = sorted(each.rank for each in verdict.culprits if each.rank is not None)
-    if verdict.cause != "undetermined" or not ranks or not logs.stalls.keys() >= {*ranks}:
-        return verdict
-    return replace(
-        verdict,
-        summary=f"{verdict.summary} In torch's words the watchdog {words.verb(len(ranks), 'thread', 'threads')} of"
-        f" {words.ranks(ranks)} got stuck: in a call of CUDA or NCCL, or for the interpreter lock.",
-        fix=f"take the native stacks of {words.ranks(ranks)}: py-spy dump --native",
-    )
 
 
 def _alive(judged: Judgement, queues: Queues, logs: Logs) -> Judgement:

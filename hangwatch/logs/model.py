@@ -104,6 +104,7 @@ class Warned:
     processes: dict[tuple[str, int], None] = field(default_factory=dict)
     pending: set[tuple[str, int]] = field(default_factory=set)
     ranks: set[int] = field(default_factory=set)  # where the warning or its file names them
+    peers: dict[str, None] = field(default_factory=dict)  # addresses or names of the other end
 
 
 @dataclass
@@ -277,6 +278,8 @@ class Logs:
     communicators: dict[str, Communicator] = field(default_factory=dict)
     failures: dict[int, Failure] = field(default_factory=dict)
     launchers: dict[str, None] = field(default_factory=dict)  # how a launcher's own rendezvous failed, in its words
+    not_started: dict[str, str] = field(default_factory=dict)  # that ssh did not reach a node, and which; "" not told
+    launch_failed: dict[str, None] = field(default_factory=dict)  # that a launcher could not start a node, in its words
     barriers: dict[int, str] = field(default_factory=dict)  # how each rank gave up the store's barrier at the start
     reaped: dict[str, Reaped] = field(default_factory=dict)  # by launcher and process
     tasks: dict[int, Task] = field(default_factory=dict)  # tasks of Slurm that ended, by their numbers
@@ -318,6 +321,7 @@ class Logs:
     taken_down: set[int] = field(default_factory=set)  # ranks that torch's watchdog ended for a call that failed
     stalls: dict[int, list[str]] = field(default_factory=dict)  # how torch found the watchdog thread of a rank stuck
     networks: dict[str, set[str]] = field(default_factory=dict)  # host to the interfaces that NCCL uses there
+    addresses: dict[str, set[str]] = field(default_factory=dict)  # of networks, with the hosts that use them
     no_interface: NoInterface = field(default_factory=NoInterface)
     interface_names: dict[tuple[str, int], str] = field(default_factory=dict)  # NCCL_SOCKET_IFNAME of each process
     used_networks: dict[tuple[str, int], str] = field(default_factory=dict)  # "IB", "Socket": of each process
@@ -354,9 +358,14 @@ class Logs:
     def rank_at(self, gpu: str, host: str = "") -> int | None:
         """The rank of the GPU at a PCI address, where it is that of one process only; `host`: "" where not known."""
         named = [
-            process for process, own in self.gpus.items() if own == gpu and (not host or _one_host(host, process[0]))
+            process for process, own in self.gpus.items() if own == gpu and (not host or one_host(host, process[0]))
         ]
         return self.rank_of(named[0]) if len(named) == 1 else None
+
+    def ranks_on(self, host: str) -> set[int]:
+        """The ranks of a host, as far as lines tell of its processes."""
+        told = {self.rank_of(process) for process in self.processes if one_host(process[0], host)}
+        return {rank for rank in told if rank is not None}
 
     def rank_of_pid(self, pid: int) -> int | None:
         """The rank of a process, where one host only has a rank of that pid."""
@@ -365,7 +374,7 @@ class Logs:
         return named.pop() if len(named) == 1 else None
 
 
-def _one_host(one: str, other: str) -> bool:
+def one_host(one: str, other: str) -> bool:
     """NCCL leaves the domain of a host's name out."""
     return one.partition(".")[0] == other.partition(".")[0]
 

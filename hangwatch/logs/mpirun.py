@@ -5,14 +5,25 @@ ended all.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from .model import Failure, Logs
 from .slurm import of_shell
 
-MARKS = ("noticed that process rank ", "MPI_ABORT was invoked on rank ", "processes exited with non-zero status")
+MARKS = (
+    "noticed that process rank ",
+    "MPI_ABORT was invoked on rank ",
+    "processes exited with non-zero status",
+    "has exited due to process rank ",
+)
+CALLED_ABORT = "it called MPI_Abort"
 _ENDED = re.compile(
     r"noticed that process rank (\d+) with PID (\d+) on node (\S+) exited on signal (\d+)", re.IGNORECASE
 )
+# The line may end before the node, or before "abort".
+_DUE_TO = re.compile(r"has exited due to process rank (\d{1,9}) with PID (\d+) on(?: node (\S+))?")
+_ON_NODE = re.compile(r"^node (\S+)")
+_ABORT = re.compile(r'(?<!without )calling\s*$|(?:^|calling )"abort"')
 _ABORTED = re.compile(r"MPI_ABORT was invoked on rank (\d+)")
 # A job that a program has started besides has another number than 1, and ranks of its own.
 _FIRST = re.compile(r"^\s*Process name: \[(?:\[\d+,1\]|[^\[\]]*@1),(\d{1,9})\](.*)$")
@@ -30,6 +41,7 @@ class Lines:
     def __init__(self) -> None:
         self._aborted: int | None = None
         self._block, self._first = 0, -1  # lines that may follow, and the process that they name
+        self._due: Failure | None = None  # for which mpirun has ended all, in a sentence of several lines
         self._native: dict[int, str] = {}  # the innermost frame of each crashed process that is none of the system's
 
     def take(self, line: str, logs: Logs) -> bool:
@@ -44,6 +56,8 @@ class Lines:
             logs.noticed[self._aborted] = Failure(self._aborted, exit_code=int(code[1]), first=True)
             self._aborted = None
             return True
+        if self._due is not None or MARKS[3] in line:
+            return self._due_to(line, logs)
         if MARKS[2] in line:
             self._block, self._first = _BETWEEN, -1
             return True
@@ -53,6 +67,25 @@ class Lines:
             self._aborted = int(aborted[1])
             return False
         return MARKS[0] in line and self._ended(line, logs)
+
+    def _due_to(self, line: str, logs: Logs) -> bool:
+        """A sentence on the process for which all others were ended, over two lines or three: what counts is abort."""
+        known, self._due = self._due, None
+        if found := _DUE_TO.search(line):
+            known = Failure(int(found[1]), found[3] or "", int(found[2]) or None, text=CALLED_ABORT, first=True)
+        elif known is not None and not known.host and (node := _ON_NODE.match(line)):
+            known = replace(known, host=node[1])
+        elif not _ABORT.search(line):
+            return False
+        if known is None:
+            return False
+        if not _ABORT.search(line):
+            self._due = known if found else None  # nothing more comes behind the node, as "exiting improperly"
+        elif (before := logs.noticed.get(known.rank)) is not None and before.exit_code is not None:
+            logs.noticed[known.rank] = replace(before, host=known.host, pid=known.pid)
+        else:
+            logs.noticed[known.rank] = known
+        return True
 
     def _non_zero(self, line: str, logs: Logs) -> bool:
         """The block on the first process that ended with another exit code than 0."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from . import peers
 from .kernel import pci_address
 from .model import Communicator, Fault, Logs, Warned
 from .system_errors import LIMIT
@@ -72,6 +73,7 @@ def take(line: str, logs: Logs, rank: int | None = None) -> bool:
         logs.transports[channel[1]] = logs.transports.get(channel[1], 0) + 1
         return True
     if network := _NETWORK.search(text):
+        peers.note(host, text, logs)
         return _interfaces(host, network, logs)
     return _about((host, int(pid)), text, logs)
 
@@ -145,6 +147,8 @@ def _kept(process: tuple[str, int], text: str, logs: Logs, rank: int | None) -> 
     said = _GIDS.sub("", f"{host}: {text}" if host else text)
     known = logs.warnings.setdefault(_NUMBERS.sub("N", said).strip(), Warned(fault, host=host))
     known.count += 1
+    if peer := peers.of(text):
+        known.peers[peer] = None
     if not _HARMLESS.search(text):
         known.pending.add(process)
     if fault is Fault.DUPLICATE:

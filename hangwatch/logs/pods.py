@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -33,6 +34,7 @@ _SIDECAR = re.compile(r"proxy|sidecar|agent|exporter|fluent|logg|vault|metrics")
 _FIELD = re.compile(r"^( *)([A-Z][\w ]*?):(?:\s+(\S.*))?$")
 _NO_MEMORY = "OOMKilled"
 _EVICTED = "Evicted"
+_OF_ONE_JOB = 2  # pods, at least
 _KILLED = -9
 
 
@@ -178,9 +180,7 @@ def judged(logs: Logs) -> Judgement | None:
         entry.stage or Stage.STEP,
         Verdict(
             cause=entry.id,
-            certainty=Certainty.LIKELY
-            if len(of) == 1 and not any(pod.runs for pod in ended)
-            else Certainty.UNDETERMINED,
+            certainty=_certainty(ended, logs),
             summary=f"{said}; no line tells which ranks ran there.",
             fix=_fix(ended),
             culprits=tuple(Culprit(None, host=pod.node or pod.name) for pod in of.values()),
@@ -188,6 +188,20 @@ def judged(logs: Logs) -> Judgement | None:
             evidence=tuple(told for pod in logs.pods.values() if pod not in ended and (told := _other(pod, logs))),
         ),
     )
+
+
+def _certainty(ended: list[Pod], logs: Logs) -> Certainty:
+    """One pod that has not come back is likely the cause, unless it is of another program than the others there."""
+    names = {pod.name for pod in ended}
+    alone = len(names) == 1 and not any(pod.runs for pod in ended)
+    return Certainty.LIKELY if alone and not _of_another_program(names.pop(), logs) else Certainty.UNDETERMINED
+
+
+def _of_another_program(name: str, logs: Logs) -> bool:
+    """Several other pods share the beginning of their names, as those of a job do, and this one has another."""
+    shared = Counter(other.partition("-")[0] for other in {pod.name for pod in logs.pods.values()} - {name})
+    own = name.partition("-")[0]
+    return own not in shared and max(shared.values(), default=0) >= _OF_ONE_JOB
 
 
 def _fix(ended: Iterable[Pod]) -> str:

@@ -14,6 +14,7 @@ _CANCELLED = re.compile(r"slurmstepd: error: \*\*\* (JOB|STEP) \S+ ON (\S+) CANC
 _NODE = re.compile(r"srun: error: Node failure on (\S+)")
 _NO_MEMORY = re.compile(r"Detected \d+ oom[_-]kill event(?:\(s\)|s)? in (?:StepId=|step )(\S*\w)")
 _CODE = re.compile(r"Exited with exit code (\d+)")
+_OF_JOB, _OF_STEP = "Slurm cancelled the job", "Slurm cancelled the step"
 _REQUEUED = ("PREEMPTION", "NODE FAILURE")
 _BEING_ENDED = ("srun: Job step aborted", "srun: Terminating ", "srun: Force Terminated ")
 _KILL = -9
@@ -86,6 +87,11 @@ class Lines:
         return True
 
     def _end_by(self, said: str, logs: Logs) -> None:
+        """Keep who ended it: that of a step goes without saying where the job is told."""
+        if said.startswith(_OF_JOB):
+            logs.ended_by.pop(_OF_STEP, None)
+        elif said == _OF_STEP and any(other.startswith(_OF_JOB) for other in logs.ended_by):
+            return
         logs.ended_by[said] = None
         self._told.append(said)
 
@@ -105,7 +111,7 @@ class Lines:
 
 
 def _cancelled(what: str, reason: str | None) -> str:
-    return f"Slurm cancelled the job ({reason.strip().lower()})" if reason else f"Slurm cancelled the {what}"
+    return f"{_OF_JOB} ({reason.strip().lower()})" if reason else _OF_JOB if what == "job" else _OF_STEP
 
 
 def failures(logs: Logs) -> Iterator[Failure]:

@@ -33,6 +33,8 @@ _INTERRUPT = "KeyboardInterrupt"  # by which a person ends a job that stands: it
 _ASKED = ("SystemExit", _INTERRUPT)
 _OF_LAUNCHERS = ("torch.distributed.elastic.", "torch.multiprocessing.", "subprocess.")
 _LAUNCHES = re.compile(r"accelerate/commands/|deepspeed/launcher/|lightning/fabric/cli")
+_OF_A_LOADER = re.compile(r"DataLoader worker \(pid")
+_A_WORKER_ENDED = re.compile(r"DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly")
 _ABORTED = ("Aborted", "Terminated")  # as by torch's watchdog, whose words say more
 # What a process says that ended because another rank had gone, or had not come.
 _BROUGHT_DOWN = re.compile(
@@ -206,6 +208,8 @@ def _first(known: _Open, raised: Raised) -> Raised:
     Where the first one came from another rank's end, what followed it did so too.
     """
     first = known.before
+    if first is not None and _A_WORKER_ENDED.search(raised.text) and _OF_A_LOADER.search(first.text):
+        return replace(raised, text=first.text)  # by which signal a worker ended, torch's handler of that has said
     if first is None or not (known.handled or brought_down(first.text) or brought_down(raised.text)):
         return raised
     return replace(first, ended=raised.ended, then=raised.text)

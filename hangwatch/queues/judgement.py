@@ -20,7 +20,7 @@ from .late import of_latecomers
 from .matching import odd_ones, shape
 from .meetings import Meeting, remarks, unfit
 from .model import Queues
-from .moment import ON_ITS_WAY_S, YOUNG_S, is_undated, on_its_way, open_s, said, unmoved_s
+from .moment import ON_ITS_WAY_S, YOUNG_S, by_what, is_undated, on_its_way, open_s, said, unmoved_s
 from .motion import Motion
 from .names import ranks
 from .nodes import not_collected
@@ -185,6 +185,7 @@ def _argument(queues: Queues, chain: Chain) -> Iterable[str]:
         yield "torch gave some of them up after their timeout"
     stood = open_s(queues, chain.roots[0])
     if stood is not None and stood >= ON_ITS_WAY_S:
-        yield f"by the time of the file, {collective(chain.roots[0])} had been waited for {words.duration(stood)}"
+        said = f"{collective(chain.roots[0])} had been waited for {words.duration(stood)}"
+        yield f"{by_what(queues, chain.roots[0])}, {said}"
     elif is_undated(queues, chain.roots[0]):
         yield "for how long, the dates of these files do not tell: if copied, they may be those of a job that moved"

@@ -178,6 +178,8 @@ class Queues:
     states: dict[int, dict[str, dict[str, str]]] = field(default_factory=dict)  # of communicators, by rank
     versions: dict[int, str] = field(default_factory=dict)
     written: dict[int, int] = field(default_factory=dict)  # when the record of a rank was written, where that is known
+    told: frozenset[int] = frozenset()  # the ranks whose record tells that itself, and not the date of its file
+    assumed: frozenset[int] = frozenset()  # the ranks for which the first of those records tells it
     hosts: dict[int, tuple[Frame, ...]] = field(default_factory=dict)  # by rank the frames in which its program stands
     record: str = "dump"  # what a rank has left
     level: bool = False  # the ranks made equally many calls until now: of those no longer recorded, none is missing

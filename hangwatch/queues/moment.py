@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 
-from .dates import copied_s
+from .dates import by_records, copied_s
 from .finding import collective
 from .model import Queues
 from .names import at, ranks
@@ -21,20 +21,27 @@ def stood_s(queues: Queues, one: Stuck) -> float | None:
     a record no longer holds either, the last call that its host enqueued bounds it from below. A copied file has a
     later time of its own, so the true time may be shorter, and never longer.
     """
-    found = []
+    found = _stood_s(queues, one)
+    return max(found.values()) if found and min(found.values()) > -1.0 else None
+
+
+def _stood_s(queues: Queues, one: Stuck) -> dict[int, float]:
+    """By each rank that waits and whose record has a time: for how long it had waited then."""
+    found = {}
     for rank in one.waiting:
         began = max(one.created.get(rank, 0), _completed_at(one, rank)) or _enqueued_at(one, rank)
         if began and (written := queues.written.get(rank)) is not None:
-            found.append((written - began) / 1e9)
-    return max(found) if found and min(found) > -1.0 else None
+            found[rank] = (written - began) / 1e9
+    return found
 
 
 def unmoved_s(queues: Queues) -> float | None:
     """How long nothing had completed in any queue when the last record was written; None where that is not known."""
     if not queues.written or not queues.last_completion:
         return None
-    stood = (max(queues.written.values()) - queues.last_completion) / 1e9
-    return stood if 0.0 < stood < copied_s(queues) else None
+    last = max(queues.written, key=queues.written.__getitem__)
+    stood = (queues.written[last] - queues.last_completion) / 1e9
+    return stood if 0.0 < stood < copied_s(queues, (last,)) else None
 
 
 def _completed_at(one: Stuck, rank: int) -> int:
@@ -61,7 +68,13 @@ def on_its_way(queues: Queues, one: Stuck) -> bool:
 def open_s(queues: Queues, one: Stuck) -> float | None:
     """For how long the call had been open when the records were written; None where their dates do not tell."""
     stood = stood_s(queues, one)
-    return stood if stood is not None and stood < copied_s(queues) else None
+    return stood if stood is not None and stood < copied_s(queues, _stood_s(queues, one)) else None
+
+
+def by_what(queues: Queues, one: Stuck) -> str:
+    """What tells for how long the call had been open, in words."""
+    own = by_records(queues, _stood_s(queues, one))
+    return "by the times in the dumps" if own else "by the time of the files"
 
 
 def is_undated(queues: Queues, one: Stuck) -> bool:

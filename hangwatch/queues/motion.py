@@ -15,7 +15,7 @@ from hangwatch import words
 from hangwatch.ranks.sides import spread
 
 from .model import Lane, Queues
-from .moment import is_undated, is_young, open_s, since_s
+from .moment import by_what, is_undated, is_young, open_s, since_s
 from .names import ranks
 from .stuck import Kind, Stuck, floor_of
 from .turns import OFTEN
@@ -50,7 +50,7 @@ class Motion:
         """Why a rank may still be at work, so that none is to blame yet; "" where nothing says so."""
         if is_young(self.queues, root):
             since = words.duration(open_s(self.queues, root) or 0.0)
-            return f"by the time of the files, that call had been open for {since}: the job may still go on"
+            return f"{by_what(self.queues, root)}, that call had been open for {since}: the job may still go on"
         if not is_undated(self.queues, root):
             return ""
         if older := self._older(root):

@@ -23,7 +23,7 @@ from .lone import alone, few_make_it, made_again, new_call, once_more
 from .misdirected import in_another_group, misdirected
 from .mismatch import mismatched
 from .model import Queues
-from .moment import ON_ITS_WAY_S, open_s
+from .moment import ON_ITS_WAY_S, by_what, open_s
 from .motion import Lateness, late_by_habit
 from .names import at, of_one_path, ranks, say
 from .nodes import absent_nodes
@@ -38,7 +38,6 @@ from .uneven_turns import turns_more
 
 _MOST_BESIDE = 3  # further groups that a summary tells of
 _ENDED = "a process that has ended or is frozen writes none"
-_BY_FILES = "by the time of the files, this one had been open for"
 _SILENT = {"line of the watchdog": f"{_ENDED}, nor does a rank that waits for no call"}
 _HOST = "Such a record shows what a rank has enqueued, and not what its host does: look at the stack or last output of"
 
@@ -140,7 +139,8 @@ def _late_again(queues: Queues, root: Stuck, habit: Lateness) -> Finding:
 
 
 def _open_for(queues: Queues, root: Stuck) -> tuple[str, ...]:
-    return () if (stood := open_s(queues, root)) is None else (f"{_BY_FILES} {words.duration(stood)}",)
+    stood = open_s(queues, root)
+    return () if stood is None else (f"{by_what(queues, root)}, this one had been open for {words.duration(stood)}",)
 
 
 def _never_came(queues: Queues, chain: Chain) -> Finding:
@@ -212,7 +212,7 @@ def _ahead(queues: Queues, root: Stuck) -> Finding:
     if root.expired:
         status, tail = Status.HUNG, "torch gave that call up"
     elif stood is not None and stood >= ON_ITS_WAY_S:
-        status, tail = Status.HUNG, f"by the time of the files, that call was open for {words.duration(stood)}"
+        status, tail = Status.HUNG, f"{by_what(queues, root)}, that call was open for {words.duration(stood)}"
     else:
         status, tail = Status.WAITING, "nothing in these records shows a fault"
     return Finding(

@@ -165,8 +165,10 @@ def _half_done(queues: Queues, group: Communicator, floor: int) -> Stuck | None:
             ended = max(ended, max(lane.ended[place] for place in places))
         elif lane.first_open() == places.start:
             waiting.append(rank)
-    stood = {rank: (queues.written.get(rank, 0) - ended) / 1e9 for rank in waiting if ended}
-    late = [rank for rank in waiting if HALF_DONE_S < stood.get(rank, 0.0) < copied_s(queues)]
+    stood = {
+        rank: (queues.written.get(rank, 0) - ended) / 1e9 for rank in waiting if ended and rank not in queues.assumed
+    }
+    late = [rank for rank in waiting if HALF_DONE_S < stood.get(rank, 0.0) < copied_s(queues, waiting)]
     last = max(
         (lane.numbers[place] for lane in group.lanes.values() if (place := _last_done(lane)) is not None), default=-1
     )

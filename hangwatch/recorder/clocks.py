@@ -124,6 +124,8 @@ def _stood_where_the_other_went_on(queues: Queues, lane: Lane, other: Lane) -> b
     By the rank's own clock: its file is of a time long behind the last call, and not of one at which it was copied.
     """
     place, written = lane.first_open(), queues.written.get(lane.rank, 0)
+    if lane.rank in queues.assumed:
+        return False
     if place is None or not len(lane) or lane.numbers[place] > _completed(queues, other):
         return False
     return CLEAR_NS < written - max(lane.created[-1], lane.completed_at) < COPIED_S * 10**9

@@ -37,9 +37,13 @@ def state(entry: Mapping[str, Any]) -> tuple[int, int, int]:
     completed = int(entry.get("time_discovered_completed_ns") or 0)
     state = _STATES.get(entry.get("state", ""), SCHEDULED)
     if entry.get("retired"):
-        backend = str(entry["profiling_name"]).partition(":")[0]
-        state = (COMPLETED if backend in _WITHOUT_EVENTS else state) | RETIRED
+        state = (COMPLETED if is_without_events(entry) else state) | RETIRED
     return state, started, completed
+
+
+def is_without_events(entry: Mapping[str, Any]) -> bool:
+    """Whether its backend records no events of a device."""
+    return str(entry["profiling_name"]).partition(":")[0] in _WITHOUT_EVENTS
 
 
 def sizes(said: Any) -> tuple[tuple[int, ...], ...]:

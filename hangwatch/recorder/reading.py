@@ -14,7 +14,7 @@ from hangwatch.model import Frame
 from hangwatch.queues.helpers import with_callers
 from hangwatch.queues.model import COMPLETED, SCHEDULED, STARTED, Call, Communicator, Lane, Queues
 
-from . import batches, coalesced, entry_fields, threads
+from . import batches, coalesced, entry_fields, own_time, threads
 from .anew import Entry, without_former_groups
 from .clocks import clocks
 from .document import DumpError
@@ -46,6 +46,8 @@ class _Rank:
     at_once: bool = False  # a start was recorded with the end, as where one look discovers both
     last_event: int = 0
     last_completion: int = 0
+    made_ns: int = 0  # when the dump was made, where it tells that itself
+    dated_ns: int = 0  # the date of its file
 
     @property
     def completed(self) -> bool:
@@ -71,6 +73,7 @@ class _Rank:
             lane.completed_at = lane.completed_at and lane.completed_at - ns
         self.last_event = self.last_event and self.last_event - ns
         self.last_completion = self.last_completion and self.last_completion - ns
+        self.made_ns, self.dated_ns = self.made_ns and self.made_ns - ns, self.dated_ns and self.dated_ns - ns
 
 
 class QueueReader:
@@ -94,8 +97,7 @@ class QueueReader:
         """Read the dump of `rank`. Raises DumpError where the document has not the shape of a dump.
 
         Of two dumps of a rank the one with the later call counts; the other one may be of an earlier attempt. Returns
-        whether this one does. `written_ns` is when the dump was written, in nanoseconds since 1970; 0 where that is not
-        known.
+        whether this one does. `written_ns` is the date of its file, in nanoseconds since 1970; 0 where it is not known.
         """
         try:
             found = self._read(rank, document)
@@ -105,8 +107,7 @@ class QueueReader:
             return False
         self._ranks[rank] = found
         self.queues_so_far.threads[rank] = found.threads
-        if written_ns:
-            self.queues_so_far.written[rank] = written_ns
+        found.dated_ns = written_ns
         return True
 
     def spoiled(self, rank: int) -> None:
@@ -118,6 +119,7 @@ class QueueReader:
         entries = document.get("entries") or []
         if not isinstance(entries, list):
             raise DumpError("it has not the shape of a dump (its entries are no list)")
+        found.made_ns = own_time.written_ns(entries)
         found.lost = bool(entries) and int(entries[0].get("record_id") or 0) > 0
         entries, found.made_again = without_former_groups(entries)
         self._entries(rank, entries, found)
@@ -231,15 +233,12 @@ class QueueReader:
         if earlier := of_earlier_runs(found):
             for rank in earlier:
                 del self._ranks[rank]
-                found.written.pop(rank, None)
             found = self._together()
             found.earlier = earlier
         if ahead := clocks(found):
             found.clocks = ahead
             for rank, clock in ahead.items():
                 self._ranks[rank].set_back(clock.ahead_ns)
-                if rank in found.written:
-                    found.written[rank] -= clock.ahead_ns
             found = self._together()
         found.calls = with_callers(found.calls)
         return found
@@ -255,6 +254,10 @@ class QueueReader:
     def _together(self) -> Queues:
         found = self.queues_so_far
         found.ranks = frozenset(self._ranks)
+        told = {rank: known.made_ns for rank, known in self._ranks.items() if known.made_ns}
+        dated = {rank: known.dated_ns for rank, known in self._ranks.items() if known.dated_ns}
+        found.written, assumed = own_time.moments(told, dated, self._ranks)
+        found.told, found.assumed = frozenset(told), frozenset(assumed)
         found.unread -= found.ranks
         found.world_size = self._world_size()
         found.last_event = max((known.last_event for known in self._ranks.values()), default=0)

@@ -136,3 +136,15 @@ def test_a_crash_is_told_by_the_stack_of_the_thread_that_crashed(tmp_path: Path)
     text = CRASH.format(kind="Segmentation fault").replace("Current thread", f"{beside}\nCurrent thread")
     lines = "\n".join(f"[rank9]: {line}" for line in text.splitlines())
     assert "Rank 9 crashed (ext.py:12)" in told(tmp_path, chain(0, GONE), lines).summary
+
+
+def test_by_which_signal_a_worker_of_a_loader_ended_is_told_before_the_loader_says_less(tmp_path: Path) -> None:
+    signal = "RuntimeError: DataLoader worker (pid 77) is killed by signal: Bus error. It is possible that dataloader's"
+    inner = ("dataloader.py", f"{signal} workers are out of shared memory.")
+    outer = ("train.py", "RuntimeError: DataLoader worker (pid(s) 77) exited unexpectedly")
+    found = told(tmp_path, chain(1, inner, outer, link=MADE))
+    assert (found.cause, named(found)) == ("shared-memory-exhausted", [1])
+    assert "(train.py:41): RuntimeError: DataLoader worker (pid 77) is killed by signal: Bus error" in found.summary
+    # AND what else the loader made it of is no end of a worker
+    empty = ("dataloader.py", "_queue.Empty")
+    assert told(tmp_path, chain(1, empty, outer, link=MADE)).cause == "loader-worker-died"

@@ -162,3 +162,25 @@ def test_wide_tables_and_those_of_all_namespaces(tmp_path: Path) -> None:
     wide = "3m  Warning  Evicted  pod/w-3    kubelet, gpu-1  The node was low on resource: memory.  3m  1  w-3.17a"
     for text in (f"ml   {table(row('3m', 'Evicted', 'pod/w-3', 'low')).splitlines()[1]}", wide):
         assert judgement(tmp_path, ev_txt=f"{HEAD}\n{text}\n").verdict.cause == "rank-died"
+
+
+OLD = (
+    "{age:<12}12m          26        {name}.154598cea28dc43b   {kind:<15} {part:<20} {type}   {reason}   {by}   {said}"
+)
+
+
+def old_row(age: str, name: str, reason: str, said: str, *, kind: str = "Pod", part: str = "", by: str = "x") -> str:
+    return OLD.format(age=age, name=name, kind=kind, part=part, type="Normal", reason=reason, by=by, said=said)
+
+
+def test_the_table_of_an_older_kubectl(tmp_path: Path) -> None:
+    """It names the event, and not the pod; the column before the type is mostly empty."""
+    head = "LAST SEEN   FIRST SEEN   COUNT     NAME   KIND   SUBOBJECT   TYPE   REASON   SOURCE   MESSAGE"
+    waits = old_row("11m", "w-1", "FailedScheduling", FULL, by="default-scheduler")
+    began = old_row("12m", "w-0", "Started", "Started container", part="spec.containers{x}", by="kubelet, gpu-2")
+    found = judgement(tmp_path, ev_txt="\n".join((head, waits, began, ""))).verdict
+    assert found.cause == "node-not-started"
+    assert "w-1" in found.summary
+    assert "Insufficient nvidia.com/gpu" in found.summary
+    lost = old_row("1m", "gpu-3", "NodeNotReady", "Node gpu-3 status is now: NodeNotReady", kind="Node")
+    assert judgement(tmp_path, ev_txt="\n".join((head, began, lost, ""))).verdict.cause == "node-lost"

@@ -95,3 +95,31 @@ def test_the_words_of_open_mpi_5_for_a_rank_that_ends_all_others(tmp_path: Path)
     said = "MPI_ABORT was invoked on rank 5 in communicator MPI_COMM_WORLD\n  Proc: [[5,1],5]\n  Errorcode: 2"
     found = told(tmp_path, said)
     assert ([each.rank for each in found.culprits], found.summary) == ([5], "Rank 5 failed with exit code 2.")
+
+
+def due_to(rank: int, how: str, program: str = "prterun", *, broken: bool = False) -> str:
+    rule, node = "-" * 74, "\nnode n1" if broken else " node n1"
+    return (
+        f"{rule}\n{program} has exited due to process rank {rank} with PID 4411 on{node} {how}. This may have\n"
+        f"caused other processes in the application to be\nterminated by signals sent by {program}.\n{rule}"
+    )
+
+
+@pytest.mark.parametrize("broken", [True, False])
+@pytest.mark.parametrize("how", ['calling\n"abort"', 'calling "abort"'])
+def test_the_rank_for_which_all_others_were_ended(how: str, broken: bool, tmp_path: Path) -> None:
+    found = told(tmp_path, due_to(7, how, broken=broken))
+    assert [(each.rank, each.host, each.pid) for each in found.culprits] == [(7, "n1", 4411)]
+    assert found.summary == "Rank 7 ended all others: it called MPI_Abort."
+    # AND its exception tells why, or its exit code is known already
+    raised = told(tmp_path, f"{trace(None, 'ValueError: bad shape')}\n{due_to(7, how)}")
+    assert ("ValueError: bad shape" in raised.summary, [each.rank for each in raised.culprits]) == (True, [7])
+    coded = told(tmp_path, f"{ABORT}\n{due_to(5, how)}")
+    assert (coded.summary, coded.culprits[0].host) == ("Rank 5 failed with exit code 1.", "n1")
+
+
+def test_a_process_that_left_without_finalize_called_no_abort(tmp_path: Path) -> None:
+    """Programs that use no MPI are not told of so, and others may have been ended by then."""
+    for how in ("exiting improperly", 'exiting without calling "finalize"', 'exiting without calling\n"finalize"'):
+        for broken in (True, False):
+            assert judged(tmp_path, due_to(7, how, "mpirun", broken=broken)).judgement is None

@@ -61,6 +61,14 @@ def test_an_end_from_outside_does_not_hide_a_rank_that_failed(tmp_path: Path) ->
     assert "Slurm cancelled the step" in found.evidence
 
 
+@pytest.mark.parametrize("order", [("STEP", "JOB"), ("JOB", "STEP")])
+def test_a_job_that_was_cancelled_with_its_step_is_one_sentence(order: tuple[str, str], tmp_path: Path) -> None:
+    said = [f"slurmstepd: error: *** {what} 14.0 ON node-a CANCELLED AT 2025-12-06T18:44:20 ***" for what in order]
+    found = told(tmp_path, *said)
+    assert found.summary == "Slurm cancelled the job: these logs blame no rank."
+    assert found.evidence == ("Slurm cancelled the job",)
+
+
 def test_a_node_that_failed_is_told_beside_its_ranks(tmp_path: Path) -> None:
     found = told(tmp_path, *READY, "srun: error: Node failure on node-b", *waiting(0, 1, 2))
     assert [each.rank for each in found.culprits] == [3]

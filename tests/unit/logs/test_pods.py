@@ -186,3 +186,14 @@ def test_the_fix_for_an_eviction_follows_the_resource(tmp_path: Path) -> None:
         found = judgement(tmp_path, pod_txt=head + told)
         assert f"Evicted (The node was low on resource: {resource});" in found.verdict.summary
         assert fix in found.verdict.fix
+
+
+def test_a_pod_of_another_program_than_the_others_is_not_likely_the_cause(tmp_path: Path) -> None:
+    """Pods of a namespace are listed together: that of a collector of logs was evicted, and the job's two run."""
+    job = listed("Running")
+    other = f"{'fluentbit-x7k2p':<17}0/1     {'Evicted':<12}0             31m   10.244.4.9   node-17\n"
+    found = judgement(tmp_path, pods_txt=job + other).verdict
+    assert (found.certainty, [each.host for each in found.culprits]) == ("undetermined", ["node-17"])
+    # AND a pod of the same job in another role is of it
+    own = other.replace("fluentbit-x7k2p", "trainer-ps-0   ")
+    assert judgement(tmp_path, pods_txt=job + own).verdict.certainty == "likely"
