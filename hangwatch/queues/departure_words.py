@@ -109,7 +109,7 @@ def _said_of_skipped(departure: Departure) -> tuple[str, str]:
     after = "more of it between others" if departure.scattered else "after it"
     more = f" and {words.plural(departure.count - 1, 'call')} {after}" if departure.count > 1 else ""
     missing = named(departure.usual, departure.number, departure.group)
-    if departure.count == 1 and departure.since < departure.number:
+    if departure.count == 1 and not departure.ended and departure.since < departure.number:
         missing = f"one of {departure.usual.op} {departure.since}-{departure.number} of {departure.group.title}"
     told = (
         f"{ranks(departure.ranks, capital=True)} left out {missing}{usual}{more}, and called"

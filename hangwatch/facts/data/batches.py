@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hangwatch import words
@@ -139,21 +139,22 @@ def met_behind_their_loops(case: Case, drawn: Iterable[int]) -> bool:
     views = case.views(drawn)
     if not all(view.loader is not None and view.loader.exhausted for view in views):
         return False
-    made = [{key: site(call) for key, call in _behind_its_loop(case, view)} for view in views]
-    alike = set(made[0].items()).intersection(*(each.items() for each in made[1:])) if made else set()
-    return any(place is not None for _, place in alike)
+    return any(
+        site(call) is not None and all(_has_gone_on_from(case, view, call) for view in views)
+        for call in case.ledger.calls(views[0].rank).values()
+    )
 
 
-def _behind_its_loop(case: Case, view: RankView) -> Iterator[tuple[tuple[str, int], Collective]]:
-    """The calls of its last step, not made from the line that drew its batches, that are over."""
+def _has_gone_on_from(case: Case, view: RankView, like: Collective) -> bool:
+    """In its last step it made the call of that number from the same place, behind its loop, and it is over."""
+    call = case.ledger.call(view.rank, like.group, like.seq)
+    if call is None or site(call) != site(like) or case.ledger.step_of(view.rank, call) != view.step.step:
+        return False
     drawn = view.loader.where if view.loader is not None else None
-    calls = case.ledger.calls(view.rank)
-    latest = max((call.at or 0.0 for call in calls.values()), default=0.0)
-    for key, call in calls.items():
-        over = view.over or view.finished or (call.at or 0.0) < latest
-        inside = drawn is None or any(frame.source_line == drawn.source_line for frame in call.frames)
-        if over and not inside and case.ledger.step_of(view.rank, call) == view.step.step:
-            yield key, call
+    if drawn is None or any(frame.source_line == drawn.source_line for frame in call.frames):
+        return False
+    made = case.ledger.calls(view.rank).values()
+    return view.over or view.finished or any((other.at or 0.0) > (call.at or 0.0) for other in made)
 
 
 def is_fed(view: RankView, uneven: Uneven) -> bool:
