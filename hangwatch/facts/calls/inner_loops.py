@@ -65,10 +65,11 @@ def tried_again(case: Case, lines: Path) -> tuple[Bypass, ...]:
 
 def _decorated(way: Bypass, loop: Frame, lines: Path) -> bool:
     """A decorator's own function has that loop, and calls the one below it from there: `@retry(times=3)`."""
-    inside = way.text.startswith("@") and pairwise(lines)
+    if not way.text.startswith("@"):
+        return False
     return any(
         inner[0] == way.where.file and inner[1] > way.where.line and outer[0] == loop.file and outer[1] > loop.line
-        for inner, outer in inside or ()
+        for inner, outer in pairwise(lines)
     )
 
 
