@@ -42,8 +42,8 @@ def pytest_sessionfinish() -> None:
     """Saves what was measured, and kills what tests have left behind.
 
     Only in the processes that run tests, the children of the process that distributes them. That one waits without a
-    limit until this is done, but kills who has not ended 10 s later; and the reader of its output would wait until the
-    last process ends. The resource tracker of multiprocessing ends with its parent.
+    limit until this is done, but kills a worker that has not ended 10 s later; and the reader of its output would wait
+    until the last process ends. The resource tracker of multiprocessing ends with its parent.
     """
     if "PYTEST_XDIST_WORKER" in os.environ:
         if (measured := Coverage.current()) is not None:

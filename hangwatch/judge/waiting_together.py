@@ -15,7 +15,6 @@ from hangwatch.proof.conditions import raises_by_itself
 from hangwatch.proof.waits import ASLEEP, Blocked
 from hangwatch.ranks.thread_stacks import python_of, stack_of, waits_for_a_lock
 from hangwatch.ranks.view import RankView
-from hangwatch.ranks.views import views_of
 from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing
 
 
@@ -54,25 +53,25 @@ def _mispaired(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int, str]
 
 def _for_each_other(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int, str]:
     """Nothing is on its way between the ranks, and not all of them stand in one call."""
-    blocked = Case(snapshot).blocked if nothing_is_on_its_way(snapshot) else {}
+    case = Case(snapshot)
+    blocked = case.blocked if nothing_is_on_its_way(case) else {}
     calls = {(entry.group.name if entry.group else "", entry.seq, entry.op) for entry in blocked.values()}
     return dict.fromkeys(blocked, "waits for ranks all of which wait, too") if len(calls) > 1 else {}
 
 
-def nothing_is_on_its_way(snapshot: Snapshot) -> bool:
+def nothing_is_on_its_way(case: Case) -> bool:
     """All ranks stand in calls on the host and do nothing, on one machine, and no other thread of theirs may move.
 
     What a call needs that may complete by itself, as that of a root, would be there.
     """
-    living = [view for view in views_of(snapshot) if not view.dead]
-    complete = 1 < (snapshot.job.world_size or 0) <= len(living)
+    living = [view for view in case if not view.dead]
+    complete = 1 < (case.snapshot.job.world_size or 0) <= len(living)
     if not complete or len({view.evidence.host for view in living}) > 1:
         return False
     if not all(view.now.in_collective and view.steady and not view.works for view in living):
         return False
     if any(raises_by_itself(view.now) for view in living):
         return False
-    case = Case(snapshot)
     on_host = case.all_wait and all(map(_on_host, case.blocked.values()))
     return on_host and not any(map(_another_thread_may_move, living))
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from hangwatch.facts.case import Case
 from hangwatch.facts.processes.sleep import sleeps_long
 from hangwatch.judge.naps import asking_the_store
 from hangwatch.judge.patience import (
@@ -127,7 +128,7 @@ class Holds:
         rank_states = tuple(rank_states)
         writing = {each.rank for each in rank_states if writes(each, settings)} - asking_the_store(snapshot)
         pace_s = SLOW_STEPS * max((each.slowest_s for each in rank_states), default=0.0)
-        facts_s = NOTHING_COMES_S if facts and nothing_is_on_its_way(snapshot) else FACTS_S
+        facts_s = NOTHING_COMES_S if facts and nothing_is_on_its_way(Case(snapshot)) else FACTS_S
         return {
             **dict.fromkeys(resting(snapshot) - writing, max(settings.stall_after, pace_s)),
             **dict.fromkeys(facts, min(settings.stall_after, facts_s)),

@@ -20,5 +20,5 @@ def aborted_at_exit(launched: Iterable[Launched], rank_states: Iterable[RankStat
     were = words.verb(len(through), "was", "were")
     return (
         f"hangwatch: {words.ranks(through)} {were} aborted (SIGABRT) at the exit, after the main program had ended, as"
-        " torch's gloo may be: the command failed for that, and no rank hung"
+        " torch's gloo may be: a launcher takes that for a failure; no rank hung or failed before"
     )

@@ -84,7 +84,7 @@ def rank_died(case: Case) -> Finding | None:
 def aborted_at_its_exit(case: Case) -> Finding | None:
     """A rank was through with its program, and its end as a process took others with it that were not.
 
-    Where all are through, such an abort does no harm.
+    Where all are through, such an abort does no harm. That the launcher ended the others for it is no more than likely.
     """
     aborted = [view for view in case if view.dead and view.over and view.exit_code == -signal.SIGABRT]
     first = min(aborted, key=death_time, default=None)
@@ -96,7 +96,7 @@ def aborted_at_its_exit(case: Case) -> Finding | None:
     taken = case.name([view.rank for view in ended])
     return Finding(
         "rank-died",
-        Certainty.PROVEN,
+        Certainty.LIKELY,
         f"Rank {first.rank} (pid {first.pid}) was aborted (SIGABRT) at its exit, after the end of its training; its"
         f" launcher took that for a failure, and ended {taken}, which had not come to the end.",
         fix=_END_TOGETHER.format(ranks=taken),

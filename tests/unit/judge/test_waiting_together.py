@@ -88,7 +88,7 @@ def test_nothing_is_on_its_way_where_all_ranks_of_a_machine_wait_in_calls(sign: 
     root = replace(root, host="node-b") if sign == "elsewhere" else root
     waits = IN_MONITORED_BARRIER if sign == "raises" else IN_BARRIER
     seen = snapshot(rank(0, waits, issued=12, completed=11), root, world_size=3 if sign == "one is not seen" else 2)
-    assert nothing_is_on_its_way(seen) is (sign == "nothing")
+    assert nothing_is_on_its_way(Case(seen)) is (sign == "nothing")
 
 
 # ------------------------------------------------------------------------------------------ meetings
@@ -112,7 +112,7 @@ def test_a_thread_that_waits_itself_brings_nothing(sign: str) -> None:
         before = replace(thread, frames=(replace(IN_CODE[0], line=51), *IN_CODE[1:]))
         root = replace(root, earlier_stacks=(*root.earlier_stacks[:-1], before))
     seen = snapshot(rank(0, IN_BARRIER, issued=12, completed=11), root)
-    assert nothing_is_on_its_way(seen) is (sign in ("at its lock", "in its call"))
+    assert nothing_is_on_its_way(Case(seen)) is (sign in ("at its lock", "in its call"))
 
 
 def in_report() -> RankEvidence:

@@ -93,7 +93,7 @@ def test_a_wait_that_no_timeout_ended_is_as_long_as_the_dump_says() -> None:
 
 
 def test_a_recorder_that_marks_starts_by_itself_tells_no_time() -> None:
-    """There the start was discovered when it was, and the dump made who knows when."""
+    """Each start was discovered as it happened; when the dump was made is not known."""
     reader, job = QueueReader(), waiting_for_one()
     for rank, document in job.documents().items():
         reader.add(rank, document)

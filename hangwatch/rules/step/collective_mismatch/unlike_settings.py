@@ -37,24 +37,31 @@ def unlike_settings(case: Case) -> Finding | None:
         " step on.",
         fix=_FIX,
         culprits=case.culprits(odd),
-        victims=tuple(rank for rank in case.ranks if rank not in odd),
+        victims=case.victims(odd),
         step=step,
         evidence=(f"the ranks' models were wrapped with {differs}", *end_sentences(case)),
-        status=case.failed_status if case.any_rank_failed else None,
+        status=case.failed_status,
         awaited=odd,
     )
 
 
 def _sides(case: Case) -> dict[str, list[int]]:
-    """The first argument that differs, by its value in words; empty where no model, or another one, is known."""
+    """The first argument that differs, by its value in words; empty where not all ranks have copies of one model.
+
+    Stages of a pipeline have parameters of their own, and perhaps arguments.
+    """
     plans = {view.rank: view.reading.identity.plan for view in case if view.reading is not None}
-    if len(plans) < len(case.ranks) or len({plan.get("wraps") for plan in plans.values()}) != 1:
+    if len(plans) < len(case.ranks) or len({_model(plan) for plan in plans.values()}) != 1:
         return {}
     for name in _ARGUMENTS:
         values = by_value({rank: plan.get(name, "") for rank, plan in plans.items()})
         if len(values) > 1:
             return {_said(name, value): ranks for value, ranks in values.items()}
     return {}
+
+
+def _model(plan: dict[str, str]) -> tuple[str, str]:
+    return plan.get("wraps", ""), plan.get("parameters", "")
 
 
 def _said(name: str, value: str) -> str:

@@ -302,8 +302,8 @@ def test_a_stack_in_python_s_exit_is_given_the_patience_of_the_exit() -> None:
 
 
 @pytest.mark.parametrize(("host", "patience_s"), [("node-a", 10.0), ("node-b", 60.0)])
-def test_where_nothing_can_come_any_more_patience_is_ten_seconds(host: str, patience_s: float) -> None:
-    """GIVEN ranks that all wait, their calls mispaired WHEN they are on one machine, or may still hear of another."""
+def test_patience_is_ten_seconds_where_nothing_is_on_its_way(host: str, patience_s: float) -> None:
+    """GIVEN ranks that all wait, their calls mispaired WHEN the job is on one machine, or on two, between which bytes may be under way."""
     ranks = [job.rank(number, job.IN_BARRIER, pid=1000 + number, issued=11, completed=10) for number in (0, 1)]
     for rank, op in zip(ranks, ("barrier", "all_reduce"), strict=True):
         call = Collective("0", 11, op, ((4,),), ("float32",), frames=job.IN_BARRIER, at=1.0)

@@ -131,6 +131,6 @@ def test_an_abort_at_the_exit_is_told_where_it_took_others_with_it(
     told_so = "was aborted (SIGABRT) at its exit" in judgement.verdict.summary
     assert told_so is (cause is not None and code == -15)
     if told_so:
-        assert said(judgement) == ("rank-died", "proven", "failed")
+        assert said(judgement) == ("rank-died", "likely", "failed")
         assert blamed(judgement) == [(1, 101, "rank")]
         assert "behind what rank 0 still did" in judgement.verdict.fix

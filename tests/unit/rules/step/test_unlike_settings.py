@@ -10,18 +10,24 @@ import pytest
 from hangwatch.model import Certainty, Phase, Progress, RankEvidence
 from tests.unit.job import IN_BACKWARD, blamed, judge, rank
 
-PLAN = {"model": "DistributedDataParallel", "find_unused_parameters": "False", "comm_hook": ""}
+PLAN = {
+    "model": "DistributedDataParallel",
+    "wraps": "Net",
+    "parameters": "6, 1025a967",
+    "find_unused_parameters": "False",
+    "comm_hook": "",
+}
 
 
 def planned(
-    number: int, plan: dict[str, str] | None = None, *, phase: Phase = Phase.BACKWARD, step: int = 0, wraps: str = "Net"
+    number: int, plan: dict[str, str] | None = None, *, phase: Phase = Phase.BACKWARD, step: int = 0, **model: str
 ) -> RankEvidence:
     progress = Progress(epoch=0, batch=step, step=step)
     found = rank(number, IN_BACKWARD, issued=4, completed=3, phase=phase, world_size=3)
     assert found.reading is not None
     reading = replace(found.reading, progress=progress)
     return replace(
-        found, reading=replace(reading, identity=replace(reading.identity, plan=PLAN | {"wraps": wraps} | (plan or {})))
+        found, reading=replace(reading, identity=replace(reading.identity, plan=PLAN | model | (plan or {})))
     )
 
 
@@ -56,11 +62,12 @@ def test_of_two_ranks_neither_is_blamed() -> None:
         {"step": 500},
         {"phase": Phase.DATA},
         {"wraps": "Critic"},
+        {"parameters": "2, 00c0ffee"},
     ],
-    ids=["after many steps", "in no call of DDP's", "another model"],
+    ids=["after many steps", "in no call of DDP's", "another model", "another stage of a model"],
 )
 def test_arguments_that_differ_explain_no_other_trouble(other: dict[str, Any]) -> None:
     ranks = [planned(0, **other), planned(1, {"find_unused_parameters": "True"}, **other)]
-    if "wraps" in other:
+    if other.keys() & PLAN.keys():
         ranks[0] = planned(0)
     assert "set up differently" not in judge(*ranks, world_size=2).verdict.summary
