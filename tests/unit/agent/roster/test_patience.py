@@ -303,7 +303,7 @@ def test_a_stack_in_python_s_exit_is_given_the_patience_of_the_exit() -> None:
 
 @pytest.mark.parametrize(("host", "patience_s"), [("node-a", 10.0), ("node-b", 60.0)])
 def test_patience_is_ten_seconds_where_nothing_is_on_its_way(host: str, patience_s: float) -> None:
-    """GIVEN ranks that all wait, their calls mispaired WHEN the job is on one machine, or on two, between which bytes may be under way."""
+    """GIVEN ranks that all wait, their calls mispaired WHEN the job is on one machine, or on two."""
     ranks = [job.rank(number, job.IN_BARRIER, pid=1000 + number, issued=11, completed=10) for number in (0, 1)]
     for rank, op in zip(ranks, ("barrier", "all_reduce"), strict=True):
         call = Collective("0", 11, op, ((4,),), ("float32",), frames=job.IN_BARRIER, at=1.0)
